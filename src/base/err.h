@@ -1,0 +1,39 @@
+#pragma once
+/*
+ * An error that can be told to a person.
+ *
+ * Functions return 0 (or a count) on success and a negative errno on failure; the story is in the
+ * `struct err` passed last. The first failure sets it, each layer above wraps it once. Whoever
+ * handles the error logs it or returns it, never both.
+ */
+#include <stdarg.h>
+
+struct err {
+	int code; /* positive errno; 0 while nothing failed */
+	const char *
+		reason; /* stable word for clients ("sandbox_not_found"), static storage; or NULL */
+	char field[64]; /* the request field at fault ("apps[2].command"), or "" */
+	char text[256]; /* what failed, lower case, no full stop */
+	char hint[128]; /* what to do about it, or "" */
+};
+
+#define ERR_INIT                                                                                   \
+	{                                                                                          \
+		0                                                                                  \
+	}
+
+/* Sets the error; `code` may be given with either sign. Returns -|code|. `e` may be NULL. */
+int err_set(struct err *e, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+/* The same, with the stable word a client can rely on. */
+int err_reason(struct err *e, int code, const char *reason, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+
+/* Names the request field at fault on an error that is already set. Returns -e->code. */
+int err_field(struct err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Says what the caller can do about an error that is already set. Returns -e->code. */
+int err_hint(struct err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Puts "<fmt>: " before the text. Returns -e->code, so that `return err_wrap(e, …)` works. */
+int err_wrap(struct err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -1,0 +1,111 @@
+#include "wire/frame.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/banned.h"
+
+void frame_reader_init(struct frame_reader *r, size_t ceiling)
+{
+	*r = (struct frame_reader){
+		.raw = BUF_INIT(4 * (FRAME_HEAD + FRAME_MAX)),
+		.whole = BUF_INIT(ceiling),
+	};
+}
+
+void frame_reader_release(struct frame_reader *r)
+{
+	buf_release(&r->raw);
+	buf_release(&r->whole);
+	r->used = 0;
+	r->handed = 0;
+}
+
+/* Forgets the message that was handed out last. */
+static void frame_drop(struct frame_reader *r)
+{
+	buf_consume(&r->raw, r->used);
+	r->used = 0;
+	if (r->handed)
+		buf_clear(&r->whole);
+	r->handed = 0;
+}
+
+ssize_t frame_reader_fill(struct frame_reader *r, int fd)
+{
+	void *room;
+	ssize_t n;
+
+	frame_drop(r);
+	room = buf_reserve(&r->raw, FRAME_MAX);
+	if (!room)
+		return r->raw.failed;
+	do
+		n = read(fd, room, FRAME_MAX);
+	while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return -errno;
+	buf_commit(&r->raw, (size_t)n);
+	return n;
+}
+
+int frame_reader_feed(struct frame_reader *r, const void *data, size_t len)
+{
+	frame_drop(r);
+	return buf_add(&r->raw, data, len);
+}
+
+int frame_reader_next(struct frame_reader *r, struct message *ret)
+{
+	frame_drop(r);
+	for (;;) {
+		const unsigned char *p = (const unsigned char *)r->raw.data;
+		uint32_t len;
+		uint8_t type;
+
+		if (r->raw.len < FRAME_HEAD)
+			return 0;
+		memcpy(&len, p, sizeof(len));
+		len = le32toh(len);
+		type = p[4];
+		if (len > FRAME_MAX || type == 0 || (type == FRAME_MORE && len == 0))
+			return -EPROTO;
+		if (r->raw.len - FRAME_HEAD < len)
+			return 0;
+		if (type != FRAME_MORE && r->whole.len == 0) {
+			if (len > r->whole.max)
+				return -EMSGSIZE;
+			*ret = (struct message){ type, p + FRAME_HEAD, len };
+			r->used = FRAME_HEAD + len;
+			return 1;
+		}
+		if (buf_add(&r->whole, p + FRAME_HEAD, len) < 0)
+			return r->whole.failed;
+		buf_consume(&r->raw, FRAME_HEAD + len);
+		if (type != FRAME_MORE) {
+			*ret = (struct message){ type, r->whole.data, r->whole.len };
+			r->handed = 1;
+			return 1;
+		}
+	}
+}
+
+int frame_put(struct buf *out, uint8_t type, const void *data, size_t len)
+{
+	const char *p = data;
+
+	do {
+		uint32_t piece = len > FRAME_MAX ? FRAME_MAX : (uint32_t)len;
+		uint32_t le = htole32(piece);
+
+		buf_add(out, &le, sizeof(le));
+		buf_addc(out, (char)(piece < len ? FRAME_MORE : type));
+		buf_add(out, p, piece);
+		if (piece)
+			p += piece;
+		len -= piece;
+	} while (len);
+	return out->failed;
+}

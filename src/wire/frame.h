@@ -1,0 +1,50 @@
+#pragma once
+/*
+ * Frames of the agent protocol: u32 length of the payload, u8 type, payload; little-endian; a
+ * payload is FRAME_MAX bytes at most. A message that is longer travels as frames of type
+ * FRAME_MORE, each with the next piece, and a last frame with the message's own type.
+ *
+ * The peer is hostile: every length is checked before it is believed, and a reader holds at most
+ * its ceiling in memory.
+ */
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/buf.h"
+
+enum {
+	FRAME_HEAD = 5,
+	FRAME_MAX = 64 * 1024,
+	FRAME_MORE = 127,
+};
+
+struct message {
+	uint8_t type;
+	const void *data; /* the reader's, until its next call */
+	size_t len;
+};
+
+struct frame_reader {
+	struct buf raw;   /* bytes as they came */
+	struct buf whole; /* the pieces of a long message */
+	size_t used;      /* bytes of `raw` that belong to the message handed out last */
+	int handed;       /* `whole` was handed out */
+};
+
+/* `ceiling`: bytes of the longest message accepted. */
+void frame_reader_init(struct frame_reader *r, size_t ceiling);
+void frame_reader_release(struct frame_reader *r);
+
+/* One read(2). The count, 0 at end of file, or a negative errno (-EAGAIN on a non-blocking one). */
+ssize_t frame_reader_fill(struct frame_reader *r, int fd);
+
+/* The same from memory, for tests and fuzzing. */
+int frame_reader_feed(struct frame_reader *r, const void *data, size_t len);
+
+/* 1 and the next message, 0 when more bytes are needed, -EPROTO for a frame no honest peer sends,
+ * -EMSGSIZE above the ceiling, -ENOMEM. */
+int frame_reader_next(struct frame_reader *r, struct message *ret);
+
+/* Appends the message to `out`, split where it is longer than a frame. 0 or `out->failed`. */
+int frame_put(struct buf *out, uint8_t type, const void *data, size_t len);
