@@ -1,0 +1,117 @@
+# shellcheck shell=sh
+# purge: back to a host without Skerry. Sourced by skerry-setup.
+
+# A directory of ours goes only when nothing is mounted below it any more: rm must never walk into
+# a pool, or into whatever somebody mounted there.
+remove_tree()
+{
+	[ -d "$1" ] || return 0
+	if awk -v path="$1" '$5 == path || index($5, path "/") == 1 { found = 1 }
+		END { exit !found }' /proc/self/mountinfo; then
+		die "something is still mounted below '$1'"
+	fi
+	rm -rf --one-file-system -- "$1"
+}
+
+users_remove()
+{
+	[ -f "$record_dir/users" ] && while read -r name; do
+		getent passwd "$name" >/dev/null && userdel "$name"
+	done <"$record_dir/users"
+	[ -f "$record_dir/groups" ] && while read -r name; do
+		getent group "$name" >/dev/null && groupdel "$name"
+	done <"$record_dir/groups"
+	return 0
+}
+
+# The pool of a device is the operator's partition: its content is gone with the sandboxes, so the
+# signature goes too, or the next set-up would take it for a pool in use.
+pool_remove()
+{
+	if [ -b "$pool_path" ]; then
+		[ "$(blkid -p -o value -s LABEL "$pool_path" 2>/dev/null)" != "$instance" ] ||
+			wipefs -q -a "$pool_path"
+	else
+		rm -f -- "$pool_path" "$pool_path.new"
+	fi
+}
+
+dirs_remove()
+{
+	[ -f "$record_dir/dirs" ] || return 0
+	while read -r dir; do
+		remove_tree "$dir"
+	done <"$record_dir/dirs"
+}
+
+# Files `make up` installed, from the list it left, and the directories that are empty then.
+files_remove()
+{
+	list=$record_dir/installed
+	[ -f "$list" ] || return 0
+	while read -r file; do
+		case "$file" in
+		/*) rm -f -- "$file" ;;
+		esac
+	done <"$list"
+	while read -r file; do
+		dir=$(dirname "$file")
+		case "$dir" in
+		*/skerry | */skerry/*)
+			while [ "${dir##*/}" ] && rmdir -- "$dir" 2>/dev/null; do
+				case "$dir" in
+				*/skerry) break ;;
+				esac
+				dir=$(dirname "$dir")
+			done
+			;;
+		esac
+	done <"$list"
+}
+
+# Tokens written for people: only a file that still is the one we wrote.
+tokens_remove()
+{
+	[ -f "$record_dir/tokens" ] || return 0
+	while IFS='	' read -r sum file; do
+		if [ -f "$file" ] && [ "$(sha256sum <"$file")" = "$sum" ]; then
+			rm -f -- "$file"
+			rmdir -- "$(dirname "$file")" 2>/dev/null || :
+		elif [ -f "$file" ]; then
+			warn "'$file' was changed since and stays"
+		fi
+	done <"$record_dir/tokens"
+}
+
+purge()
+{
+	if [ ! -f "$config" ]; then
+		say "nothing to remove: no $config"
+		return 0
+	fi
+	config_load
+	if use_systemd; then
+		systemctl disable --quiet skerry.target 2>/dev/null || :
+	fi
+	services_down
+	kernel_down
+	! use_systemd || systemctl stop skerry-pool.service 2>/dev/null || :
+	pool_down
+	tokens_remove
+	pool_remove
+	dirs_remove
+	sysctls_down
+	users_remove
+	files_remove
+	! use_systemd || systemctl daemon-reload
+	if [ -s "$record_dir/packages" ]; then
+		say "packages that were installed for Skerry and stay:"
+		sort -u "$record_dir/packages" | sed 's/^/  /'
+	fi
+	remove_tree "$sv_dir"
+	remove_tree "$record_dir"
+	# last: without it a second run has nothing to go by
+	rm -f -- "$config" "$config.new"
+	rmdir -- "$conf_dir" 2>/dev/null || :
+	say "removed"
+}

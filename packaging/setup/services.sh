@@ -1,0 +1,273 @@
+# shellcheck shell=sh
+# The daemons under a supervisor: systemd units where systemd is PID 1, otherwise Debian's runit
+# (one runsvdir of our own, so that no init of the host is touched). Sandboxes are children of the
+# keeper's making but not of the services: stopping a service signals its one process. Sourced by
+# skerry-setup.
+#
+# Order matters at start only: the API speaks to the keeper, the others serve the API.
+services="keeper api edge dns"
+
+use_systemd()
+{
+	[ -d /run/systemd/system ] && [ "$config" = /etc/skerry/skerry.yaml ]
+}
+
+# program NAME: beside this script, or where the same installation puts programs
+program()
+{
+	for dir in "$here" "$here/../../sbin" "$here/../../bin"; do
+		if [ -x "$dir/$1" ]; then
+			readlink -f "$dir/$1"
+			return 0
+		fi
+	done
+	die "'$1' is not installed beside $here"
+}
+
+render()
+{
+	skerryd=${SKERRYD:-$(program skerryd)}
+	fresh=$private_dir/render
+	rm -rf "$fresh"
+	install -d -m 755 "$fresh"
+	"$skerryd" --config "$config" --render "$fresh" || die "the daemon refuses $config"
+	for file in "$fresh"/*; do
+		name=$(basename "$file")
+		chmod 644 "$file"
+		if ! cmp -s "$file" "$render_dir/$name"; then
+			mv "$file" "$render_dir/$name"
+		fi
+	done
+	rm -rf "$fresh"
+}
+
+# What a service is run with; a change of it restarts the service.
+service_conf()
+{
+	case "$1" in
+	keeper) echo "$render_dir/keeper.conf" ;;
+	api) echo "$config" ;;
+	edge) echo "$render_dir/haproxy.cfg" ;;
+	dns) echo "$render_dir/dnsmasq.conf" ;;
+	esac
+}
+
+service_command()
+{
+	case "$1" in
+	keeper)
+		echo "exec '${SKERRY_KEEPER:-$(program skerry-keeper)}' --config '$render_dir/keeper.conf'"
+		;;
+	api)
+		echo "exec chpst -u '$user:$group' '${SKERRYD:-$(program skerryd)}' --config '$config'"
+		;;
+	edge) echo "exec haproxy -db -f '$render_dir/haproxy.cfg'" ;;
+	dns) echo "exec dnsmasq --keep-in-foreground --conf-file='$render_dir/dnsmasq.conf'" ;;
+	esac
+}
+
+# --- runit ------------------------------------------------------------------------------------
+
+write_if_changed()
+{
+	cat >"$1.new"
+	chmod 755 "$1.new"
+	if cmp -s "$1.new" "$1"; then
+		rm -f "$1.new"
+	else
+		mv "$1.new" "$1"
+	fi
+}
+
+runit_write()
+{
+	install -d -m 755 "$sv_dir"
+	for service in $services; do
+		dir=$sv_dir/$service
+		command=$(service_command "$service")
+		install -d -m 755 "$dir" "$dir/log"
+		install -d -m 750 "$log_dir/$service"
+		ln -sfn "$private_dir/$service" "$dir/supervise"
+		ln -sfn "$private_dir/$service.log" "$dir/log/supervise"
+		write_if_changed "$dir/run" <<-END
+			#!/bin/sh
+			exec 2>&1
+			cd /
+			umask 022
+			$command
+		END
+		write_if_changed "$dir/log/run" <<-END
+			#!/bin/sh
+			exec svlogd -tt '$log_dir/$service'
+		END
+		printf 's1000000\nn5\n' >"$log_dir/$service/config"
+	done
+}
+
+# The pid of our runsvdir, if it runs; a pid file alone may be stale.
+runsvdir_pid()
+{
+	pid=$(cat "$private_dir/runsvdir.pid" 2>/dev/null) || return 1
+	tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null | grep -qF "runsvdir -P $sv_dir " || return 1
+	echo "$pid"
+}
+
+runit_start()
+{
+	runsvdir_pid >/dev/null || {
+		# A runsv outlives a killed runsvdir and is found again by its lock: nothing doubles.
+		# shellcheck disable=SC2016
+		setsid sh -c 'echo $$ >"$1/runsvdir.pid"; cd /; exec runsvdir -P "$2" log:' \
+			runsvdir "$private_dir" "$sv_dir" </dev/null >/dev/null 2>&1 &
+	}
+	for service in $services; do
+		i=0
+		until sv status "$sv_dir/$service" >/dev/null 2>&1; do
+			i=$((i + 1))
+			[ "$i" -le 100 ] || die "the supervisor of '$service' does not start"
+			sleep 0.1
+		done
+	done
+}
+
+runit_pid()
+{
+	cat "$sv_dir/$1/supervise/pid" 2>/dev/null
+}
+
+runit_restart()
+{
+	sv -w 30 restart "$sv_dir/$1" >/dev/null || sv status "$sv_dir/$1" || :
+}
+
+runit_down()
+{
+	pid=$(runsvdir_pid) || pid=
+	# the supervisors end with the services; a keeper gets TERM, its sandboxes nothing
+	for service in dns edge api keeper; do
+		[ -d "$sv_dir/$service" ] || continue
+		if sv status "$sv_dir/$service" >/dev/null 2>&1; then
+			sv -w 30 down "$sv_dir/$service" >/dev/null ||
+				warn "'$service' does not end: $(sv status "$sv_dir/$service" 2>&1)"
+		fi
+	done
+	[ -z "$pid" ] || kill -TERM "$pid" 2>/dev/null || :
+	for service in dns edge api keeper; do
+		[ -d "$sv_dir/$service" ] || continue
+		sv exit "$sv_dir/$service" >/dev/null 2>&1 || :
+		i=0
+		while [ "$i" -lt 50 ] && sv status "$sv_dir/$service" 2>/dev/null | grep -q '^\(run\|down\|finish\)'; do
+			i=$((i + 1))
+			sleep 0.1
+		done
+	done
+	rm -f "$private_dir/runsvdir.pid"
+}
+
+# --- systemd ----------------------------------------------------------------------------------
+
+unit()
+{
+	case "$1" in
+	keeper) echo skerry-keeper.service ;;
+	api) echo skerryd.service ;;
+	edge) echo skerry-edge.service ;;
+	dns) echo skerry-dns.service ;;
+	esac
+}
+
+# --- both -------------------------------------------------------------------------------------
+
+service_pid()
+{
+	if use_systemd; then
+		systemctl show --property MainPID --value "$(unit "$1")" | grep -vx 0
+	else
+		runit_pid "$1"
+	fi
+}
+
+# A program that was replaced shows as deleted; installing leaves unchanged files alone.
+service_is_stale()
+{
+	pid=$(service_pid "$1") || return 0
+	[ "$pid" ] || return 0
+	case "$(readlink "/proc/$pid/exe")" in
+	*' (deleted)') return 0 ;;
+	esac
+	! sha256sum "$(service_conf "$1")" | cmp -s - "$private_dir/$1.sum"
+}
+
+service_note()
+{
+	sha256sum "$(service_conf "$1")" >"$private_dir/$1.sum"
+}
+
+services_up()
+{
+	render
+	if use_systemd; then
+		systemctl daemon-reload
+		systemctl enable --quiet skerry.target
+	else
+		runit_write
+		runit_start
+	fi
+	for service in $services; do
+		service_is_stale "$service" || continue
+		say "starting $service"
+		service_note "$service"
+		if use_systemd; then
+			systemctl restart "$(unit "$service")"
+		else
+			runit_restart "$service"
+		fi
+	done
+	! use_systemd || systemctl start skerry.target
+	services_wait
+}
+
+# Ready is when the API answers through its public face.
+services_wait()
+{
+	i=0
+	until curl -fs --noproxy '*' -m 2 -o /dev/null "http://$listen/healthz"; do
+		i=$((i + 1))
+		if [ "$i" -gt 150 ]; then
+			status >&2
+			die "the API does not answer on $listen: see $log_dir or journalctl -u 'skerry*'"
+		fi
+		sleep 0.1
+	done
+}
+
+services_down()
+{
+	if use_systemd; then
+		for service in dns edge api keeper; do
+			systemctl stop "$(unit "$service")" 2>/dev/null || :
+		done
+		systemctl stop skerry.target 2>/dev/null || :
+	else
+		runit_down
+	fi
+	for service in $services; do
+		rm -f "$private_dir/$service.sum"
+	done
+}
+
+status()
+{
+	for service in $services; do
+		if pid=$(service_pid "$service") && [ "$pid" ]; then
+			say "$service: running, process $pid"
+		else
+			say "$service: down"
+		fi
+	done
+	if pool_is_mounted; then
+		say "pool: $(findmnt -n -o SOURCE --mountpoint "$pool_dir") on $pool_dir"
+	else
+		say "pool: not mounted"
+	fi
+}
