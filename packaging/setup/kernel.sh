@@ -64,7 +64,7 @@ links_remove()
 	ip -o link show 2>/dev/null | awk -F': ' '{ sub(/@.*/, "", $2); print $2 }' |
 		while read -r link; do
 			case "$link" in
-			"$instance"*) ip link delete "$link" 2>/dev/null || : ;;
+			"$instance-"*) ip link delete "$link" 2>/dev/null || : ;;
 			esac
 		done
 }

@@ -127,7 +127,7 @@ pool_quotas()
 {
 	mode=/sys/fs/btrfs/$fsid/qgroups/mode
 	if [ ! -e "$mode" ] || [ "$(cat "/sys/fs/btrfs/$fsid/qgroups/enabled")" != 1 ]; then
-		"$here/skerry-quota" "$pool_dir" >/dev/null || die "no quotas on '$pool_dir'"
+		"${SKERRY_QUOTA:-$here/skerry-quota}" "$pool_dir" >/dev/null || die "no quotas on '$pool_dir'"
 	fi
 }
 

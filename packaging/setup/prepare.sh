@@ -76,12 +76,12 @@ host_prefixes()
 			for (i = 2; i < NF; i++)
 				if ($i == "dev")
 					link = $(i + 1)
-			if ($1 == "default" || link == "lo" || index(link, own) == 1)
+			if ($1 == "default" || link == "lo" || index(link, own "-") == 1)
 				next
 			print $1, "(route: " text ")"
 		}'
 	ip -o "-$1" address show 2>/dev/null | awk -v own="$instance" '
-		$2 != "lo" && index($2, own) != 1 { print $4, "(address of " $2 ")" }'
+		$2 != "lo" && index($2, own "-") != 1 { print $4, "(address of " $2 ")" }'
 }
 
 # refuse_net_overlap FAMILY KEY PREFIX

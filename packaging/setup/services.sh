@@ -256,6 +256,38 @@ services_down()
 	done
 }
 
+# The database belongs to the daemon's user: a file of root's in it would lock the daemon out.
+token()
+{
+	skerryd=${SKERRYD:-$(program skerryd)}
+	name=${SUDO_USER:-root}-$(date +%Y%m%d%H%M%S)
+	secret=$(setpriv --reuid "$user" --regid "$group" --clear-groups \
+		"$skerryd" --config "$config" --add-token "$name") || die "no token from the daemon"
+	case "$secret" in
+	skry_*[!A-Za-z0-9_-]* | skry_) die "the daemon gave no token" ;;
+	skry_*) ;;
+	*) die "the daemon gave no token" ;;
+	esac
+	printf '{"current":"default","contexts":{"default":{"url":"http://%s","token":"%s"}}}\n' \
+		"$listen" "$secret"
+}
+
+# Speaks to the API with a token that `make up` wrote; without one the sandboxes are only ended.
+sandboxes_stop()
+{
+	skerry=${SKERRY:-$(program skerry)}
+	[ -f "$record_dir/tokens" ] || return 0
+	file=$(tail -n 1 "$record_dir/tokens" | cut -f 2)
+	[ -f "$file" ] || return 0
+	home=${file%/.config/skerry/config.json}
+	ids=$(HOME=$home "$skerry" list --format json 2>/dev/null |
+		grep -o '"id": *"sb[a-z2-7]\{20\}"' | cut -d '"' -f 4 | sort -u) || return 0
+	for id in $ids; do
+		HOME=$home "$skerry" stop "$id" >/dev/null 2>&1 &
+	done
+	wait
+}
+
 status()
 {
 	for service in $services; do
