@@ -38,7 +38,7 @@ tsan:
 
 # FUZZ_SECONDS for each program
 fuzz:
-	@tests/fuzz/run
+	@tests/run-fuzz
 
 bench: build
 	@meson test -C $(BUILD) --benchmark --verbose --no-rebuild
