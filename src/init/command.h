@@ -1,0 +1,68 @@
+#pragma once
+/*
+ * The commands of a sandbox: started, watched, limited, ended, and remembered until forgotten.
+ *
+ *   STARTING  the child has not executed its program yet
+ *   RUNNING
+ *   DRAINING  its own process ended; what was written so far is read, DRAIN_MS at most
+ *   ENDED     the outcome is final; processes it left behind may live on in its leaf
+ *
+ * A command belongs to this module from command_run to its end. At most one client is attached to
+ * it; a client is embedded in its connection and is told what changed by its functions. While none
+ * is attached the command never waits for a reader.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "wire/agent.h"
+
+struct command;
+
+struct command_client {
+	struct command *command; /* NULL: not attached */
+	/* There may be something new to send: started, output, the end, room for stdin. */
+	void (*changed)(struct command_client *c);
+	/* No longer attached. `fail` says why the command did not start, NULL: another took over. */
+	void (*detached)(struct command_client *c, const struct agent_fail *fail);
+};
+
+/* Waits for the tree of a command to be gone. */
+struct command_waiter {
+	struct command *command; /* NULL: not waiting */
+	struct command_waiter *next;
+	void (*gone)(struct command_waiter *w);
+};
+
+void command_init(void);
+
+int command_run(struct command_client *client, const struct agent_run *run, struct err *e);
+int command_attach(struct command_client *client, const struct agent_attach *a, struct err *e);
+void command_detach(struct command_client *client); /* accepts one that is not attached */
+
+/* What a client can send now. */
+bool command_started(const struct command *c, struct agent_started *ret);
+/* The data stays valid until the next call into this module. False: nothing now. */
+bool command_next_output(struct command *c, struct agent_output *ret);
+/* True at the end, once all output was sent. */
+bool command_exit(const struct command *c, struct agent_exit *ret);
+int command_ack(struct command *c, const struct agent_ack *a); /* -EPROTO for what was not sent */
+
+/* Takes everything; ignored when nobody reads it. 0 or a negative errno. */
+int command_stdin(struct command *c, const void *data, size_t len);
+void command_stdin_eof(struct command *c);
+bool command_stdin_full(const struct command *c); /* take no more until `changed` */
+
+int command_signal(const struct agent_signal *s, struct err *e);
+int command_terminate(struct command_waiter *w, const struct agent_signal *s, struct err *e);
+void command_wait_cancel(struct command_waiter *w); /* accepts one that is not waiting */
+int command_forget(const char *id, struct err *e);
+void command_list(void (*each)(void *arg, const struct agent_command *c), void *arg);
+
+/* A child of PID 1 was reaped. */
+void command_reaped(pid_t pid, int status);
+
+/* From now on nothing is started, and every end is REASON_KILLED. Sends `sig` to every tree, the
+ * last started first, and calls `each` for every process that got it. */
+void command_stop_all(int sig, void (*each)(void *arg, pid_t pid), void *arg);
+bool command_any_running(void);

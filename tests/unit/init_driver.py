@@ -1,0 +1,362 @@
+"""Speaks the agent protocol (src/wire/agent.h), and runs a skerry-init to speak it to.
+
+Standard library only. `Agent` starts the program as PID 1 of a new pid namespace, with a leaf tree
+of its own on the cgroup2 hierarchy where there is one; `Conn` is one connection. Both can be used
+alone: Conn(path) speaks to any agent's socket.
+"""
+
+import ctypes
+import os
+import random
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import tempfile
+import time
+
+(HELLO, RUN, ATTACH, STDIN, STDIN_EOF, SIGNAL, TERMINATE, LIST, STOP, ACK, FORGET) = range(1, 12)
+(STARTED, OUTPUT, EXIT, FAIL, COMMAND, DONE) = range(64, 70)
+MORE = 127
+FRAME_MAX = 64 * 1024
+ARGS, BASH, PYTHON, JAVASCRIPT, TYPESCRIPT = range(5)
+RUN_STDIN = 1
+EXITED, SIGNALED, TIMED_OUT, KILLED, OOM, LOST = range(1, 7)
+WINDOW = 256 * 1024
+
+FD_LISTEN, FD_CGROUP, FD_PROCS, FD_CGNS, FD_V1 = 3, 4, 5, 6, 7
+
+
+def new_id(kind="cm"):
+    return kind + "".join(random.choices("abcdefghijklmnopqrstuvwxyz234567", k=20))
+
+
+def enc_str(s):
+    s = s if isinstance(s, bytes) else s.encode()
+    return struct.pack("<I", len(s) + 1) + s + b"\0"
+
+
+def enc_strv(items):
+    return struct.pack("<I", len(items)) + b"".join(enc_str(i) for i in items)
+
+
+def frame(kind, payload=b""):
+    out = []
+    while len(payload) > FRAME_MAX:
+        out.append(struct.pack("<IB", FRAME_MAX, MORE) + payload[:FRAME_MAX])
+        payload = payload[FRAME_MAX:]
+    out.append(struct.pack("<IB", len(payload), kind) + payload)
+    return b"".join(out)
+
+
+class Dec:
+    def __init__(self, data):
+        self.data, self.at = data, 0
+
+    def take(self, fmt):
+        v = struct.unpack_from("<" + fmt, self.data, self.at)
+        self.at += struct.calcsize("<" + fmt)
+        return v[0] if len(v) == 1 else v
+
+    def str(self):
+        n = self.take("I")
+        s = self.data[self.at : self.at + n - 1]
+        self.at += n
+        return s.decode("utf-8", "surrogateescape")
+
+
+class Failed(Exception):
+    def __init__(self, code, reason, field, text):
+        super().__init__(f"{reason} ({code}) field={field!r}: {text}")
+        self.code, self.reason, self.field, self.text = code, reason, field, text
+
+
+class Closed(Exception):
+    pass
+
+
+class Exit:
+    def __init__(self, d):
+        self.reason, self.code, self.signal, self.duration_us = d.take("BIIQ")
+        self.total, self.dropped = [0, 0], [0, 0]
+        for i in range(2):
+            self.total[i], self.dropped[i] = d.take("QQ")
+
+    def __repr__(self):
+        return (
+            f"Exit(reason={self.reason} code={self.code} signal={self.signal} "
+            f"total={self.total} dropped={self.dropped})"
+        )
+
+
+def run_payload(argv, runtime=ARGS, id=None, flags=0, timeout_ms=0, keep=1 << 20, cwd="",
+                default_cwd="", user="", default_user="", env=()):
+    return (
+        enc_str(id or new_id())
+        + struct.pack("<BIQQ", runtime, flags, timeout_ms, keep)
+        + enc_str(cwd) + enc_str(default_cwd) + enc_str(user) + enc_str(default_user)
+        + enc_strv(argv) + enc_strv(list(env))
+    )
+
+
+class Conn:
+    """One connection: one operation."""
+
+    def __init__(self, path, hello=True, timeout=60):
+        self.s = socket.socket(socket.AF_UNIX)
+        self.s.settimeout(timeout)
+        self.s.connect(path)
+        self.raw = bytearray()
+        self.have = [0, 0]
+        self.out = [bytearray(), bytearray()]
+        self.gaps = []
+        self.started = self.exit = None
+        if hello:
+            self.send(HELLO, struct.pack("<IIQ", 1, 1, 0))
+
+    def send(self, kind, payload=b""):
+        self.s.sendall(frame(kind, payload))
+
+    def recv(self):
+        whole = b""
+        while True:
+            while len(self.raw) < 5:
+                self.more()
+            n, kind = struct.unpack_from("<IB", self.raw)
+            while len(self.raw) < 5 + n:
+                self.more()
+            piece = bytes(self.raw[5 : 5 + n])
+            del self.raw[: 5 + n]
+            whole += piece
+            if kind != MORE:
+                return kind, whole
+
+    def more(self):
+        data = self.s.recv(1 << 18)
+        if not data:
+            raise Closed()
+        self.raw += data
+
+    def close(self):
+        self.s.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *a):
+        self.close()
+
+    def ack(self):
+        self.send(ACK, struct.pack("<QQ", *self.have))
+
+    def step(self, ack=True):
+        """Reads one message and files it. Returns its type."""
+        kind, data = self.recv()
+        d = Dec(data)
+        if kind == STARTED:
+            self.pid, self.age_us = d.take("IQ")
+            self.cwd, self.user, self.warning = d.str(), d.str(), d.str()
+            self.started = True
+        elif kind == OUTPUT:
+            stream, offset = d.take("BQ")
+            i = stream - 1
+            assert offset >= self.have[i], (offset, self.have)
+            if offset > self.have[i]:
+                self.gaps.append((stream, self.have[i], offset))
+            self.out[i] += data[d.at :]
+            self.have[i] = offset + len(data) - d.at
+            if ack:
+                self.ack()
+        elif kind == EXIT:
+            self.exit = Exit(d)
+        elif kind == FAIL:
+            raise Failed(d.take("I"), d.str(), d.str(), d.str())
+        return kind
+
+    def until(self, kind, ack=True):
+        while self.step(ack) != kind:
+            pass
+        return self
+
+    def run(self, argv, wait=True, **kw):
+        self.id = kw.setdefault("id", new_id())
+        self.send(RUN, run_payload(argv, **kw))
+        return self.until(EXIT if wait else STARTED)
+
+    def attach(self, id, offsets=(0, 0), wait=True):
+        self.id = id
+        self.have = list(offsets)
+        self.send(ATTACH, enc_str(id) + struct.pack("<QQ", *offsets))
+        return self.until(EXIT if wait else STARTED)
+
+    def oneshot(self, kind, payload=b""):
+        self.send(kind, payload)
+        self.until(DONE)
+        self.close()
+
+    def signal(self, id, sig):
+        self.oneshot(SIGNAL, enc_str(id) + struct.pack("<II", sig, 0))
+
+    def terminate(self, id, sig=15, grace_ms=10000):
+        self.oneshot(TERMINATE, enc_str(id) + struct.pack("<II", sig, grace_ms))
+
+    def forget(self, id):
+        self.oneshot(FORGET, enc_str(id))
+
+    def stop(self, grace_ms=1000):
+        self.oneshot(STOP, struct.pack("<I", grace_ms))
+
+    def list(self):
+        lines = {}
+        self.send(LIST)
+        while True:
+            kind, data = self.recv()
+            if kind == DONE:
+                self.close()
+                return lines
+            if kind == COMMAND:
+                d = Dec(data)
+                id, pid, (ended, left) = d.str(), d.take("I"), d.take("BB")
+                lines[id] = (pid, ended, left, Exit(d))
+
+
+UNIFIED = next(
+    (p for p in ("/sys/fs/cgroup/unified", "/sys/fs/cgroup")
+     if os.path.exists(p + "/cgroup.procs") and os.path.exists(p + "/cgroup.controllers")),
+    None,
+)
+
+
+class Agent:
+    """skerry-init as PID 1 of a new pid namespace. `cgroup`: give it a leaf tree. `into`: let it
+    make children in their leaf (else the border of a delegated tree is in the way, as on a host:
+    then agent and work are siblings and the way is the descriptor of work/cgroup.procs)."""
+
+    def __init__(self, program, cgroup=True, v1=(), nofile=None, env=None):
+        self.dir = tempfile.mkdtemp(prefix="skerry-init-")
+        self.path = self.dir + "/agent.sock"
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(self.path)
+        self.listener.listen(512)
+        self.group = None
+        fds = {0: os.open("/dev/null", os.O_RDWR), FD_LISTEN: self.listener.fileno()}
+        self.log = os.open(self.dir + "/log", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        fds[1] = fds[2] = self.log
+        if cgroup and UNIFIED:
+            self.group = f"{UNIFIED}/skerry-test-{os.getpid()}-{random.randrange(10**6)}"
+            os.mkdir(self.group)
+            os.mkdir(self.group + "/agent")
+            os.mkdir(self.group + "/work")
+            fds[FD_CGROUP] = os.open(self.group + "/work", os.O_RDONLY | os.O_DIRECTORY)
+            fds[FD_PROCS] = os.open(self.group + "/work/cgroup.procs", os.O_WRONLY)
+        for i, p in enumerate(v1):
+            fds[FD_V1 + i] = os.open(p, os.O_WRONLY)
+        # out of the way of the numbers they shall get
+        high = {want: os.dup2(fd, 200 + want) for want, fd in fds.items()}
+        for want, fd in fds.items():
+            if want not in (FD_LISTEN,):
+                os.close(fd) if fd != self.log else None
+
+        def place():
+            if self.group:
+                with open(self.group + "/agent/cgroup.procs", "w") as f:
+                    f.write("0")
+            if nofile:
+                import resource
+                resource.setrlimit(resource.RLIMIT_NOFILE, nofile)
+            for want, fd in high.items():
+                os.dup2(fd, want, inheritable=True)
+            for fd in high.values():
+                os.close(fd)
+
+        libc = ctypes.CDLL(None, use_errno=True)
+        self.proc = None
+        pid = os.fork()
+        if pid == 0:
+            try:
+                # CLONE_NEWNS | CLONE_NEWPID: the next child is PID 1
+                if libc.unshare(0x00020000 | 0x20000000):
+                    os._exit(120)
+                child = os.fork()
+                if child == 0:
+                    libc.prctl(1, signal.SIGKILL)
+                    libc.mount(b"none", b"/", None, 1 << 14 | 1 << 18, None)
+                    libc.mount(b"proc", b"/proc", b"proc", 0, None)
+                    place()
+                    os.execve(program, ["skerry-init", "run"], env or {})
+                for fd in high.values():
+                    os.close(fd)
+                with open(self.dir + "/pid", "w") as f:
+                    f.write(str(child))
+                # only the end of PID 1 is ours to tell
+                for s in (signal.SIGINT, signal.SIGTERM):
+                    signal.signal(s, signal.SIG_IGN)
+                status = os.waitpid(child, 0)[1]
+                os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
+            except BaseException:
+                os._exit(121)
+        self.keeper = pid
+        for fd in high.values():
+            os.close(fd)
+        deadline = time.monotonic() + 10
+        self.pid = None
+        while time.monotonic() < deadline and not self.pid:
+            try:
+                self.pid = int(open(self.dir + "/pid").read() or 0)
+            except FileNotFoundError:
+                pass
+            time.sleep(0.005)
+
+    def conn(self, **kw):
+        return Conn(self.path, **kw)
+
+    def run(self, argv, **kw):
+        with self.conn() as c:
+            return c.run(argv, **kw)
+
+    def sh(self, script, **kw):
+        return self.run([script], runtime=BASH, **kw)
+
+    def status(self, key):
+        with open(f"/proc/{self.pid}/status") as f:
+            return next(line.split()[1] for line in f if line.startswith(key + ":"))
+
+    def fds(self):
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
+
+    def leaves(self):
+        return [n for n in os.listdir(self.group + "/work") if n.startswith("c-")]
+
+    def log_text(self):
+        return open(self.dir + "/log").read()
+
+    def wait(self, timeout=20):
+        """The exit code of PID 1."""
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            pid, status = os.waitpid(self.keeper, os.WNOHANG)
+            if pid:
+                self.keeper = None
+                return os.waitstatus_to_exitcode(status)
+            time.sleep(0.005)
+        raise TimeoutError("skerry-init runs on")
+
+    def close(self):
+        if self.keeper:
+            os.kill(self.pid, signal.SIGKILL)
+            self.wait()
+        self.listener.close()
+        os.close(self.log)
+        if self.group:
+            for base, dirs, _ in os.walk(self.group, topdown=False):
+                for d in dirs:
+                    os.rmdir(os.path.join(base, d))
+            os.rmdir(self.group)
+        shutil.rmtree(self.dir)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *a):
+        self.close()
