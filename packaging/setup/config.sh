@@ -58,6 +58,21 @@ config_number()
 	esac
 }
 
+# How many sandboxes the address range holds, which bounds the ids in use: the keeper keeps 17
+# addresses back. One range of ids more belongs to the unpacking of images.
+config_slots()
+{
+	bits=${ipv4#*/}
+	config_number "the length of network.ipv4" "$bits"
+	case "$bits" in
+	[89] | 1[0-9] | 2[0-6]) ;;
+	*) die "'network.ipv4' in $config: /8 to /26, not /$bits" ;;
+	esac
+	by_addresses=$(((1 << (32 - bits)) - 17))
+	by_ids=$(((4294967295 - id_base) / 65536 - 1))
+	echo $((by_addresses < by_ids ? by_addresses : by_ids))
+}
+
 config_load()
 {
 	[ -f "$config" ] || die "no configuration at $config: run 'skerry-setup prepare' first"
@@ -71,11 +86,10 @@ config_load()
 	group=$(config_get group "$user")
 	listen=$(config_get listen 127.0.0.1:7070)
 	id_base=$(config_get id_base 1879048192)
-	slots_max=$(config_get slots_max 4096)
 	ipv4=$(config_get network.ipv4 10.213.0.0/16)
 	ipv6=$(config_get network.ipv6 "")
-	pool_path=$(config_get pool.path "/var/lib/$instance-pool/pool.img")
-	pool_dir=$(config_get pool.dir "/var/lib/$instance-pool/fs")
+	pool_path=$(config_get pool.path "")
+	pool_dir=$(config_get pool.dir "")
 
 	case "$instance" in
 	'' | *[!a-z0-9]* | [0-9]* | ?????????*)
@@ -92,7 +106,7 @@ config_load()
 	config_path pool.dir "$pool_dir"
 	config_path pool.path "$pool_path"
 	config_number id_base "$id_base"
-	config_number slots_max "$slots_max"
+	slots_max=$(config_slots)
 
 	conf_dir=$(dirname "$config")
 	record_dir=$conf_dir/setup       # what was there before, for purge

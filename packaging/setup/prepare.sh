@@ -40,12 +40,10 @@ config_add_ipv6()
 # Ids of sandboxes must not be anybody else's: not a subordinate range, not a user.
 refuse_id_overlap()
 {
-	id_end=$((id_base + slots_max * 65536))
+	id_end=$((id_base + (slots_max + 1) * 65536))
 	[ $((id_base / 65536)) -gt 0 ] || die "'id_base' in $config: $id_base is below 65536"
 	[ $((id_base % 65536)) = 0 ] ||
 		die "'id_base' in $config: $id_base is not a multiple of 65536"
-	[ "$id_end" -le 4294901760 ] ||
-		die "'id_base' in $config: $slots_max ranges of 65536 do not fit above $id_base"
 	for file in /etc/subuid /etc/subgid; do
 		[ -f "$file" ] || continue
 		clash=$(awk -F: -v low="$id_base" -v high="$id_end" '

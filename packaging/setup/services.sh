@@ -140,6 +140,12 @@ runit_restart()
 	sv -w 30 restart "$sv_dir/$1" >/dev/null || sv status "$sv_dir/$1" || :
 }
 
+runit_end_logger()
+{
+	pid=$(cat "$sv_dir/$1/log/supervise/pid" 2>/dev/null) || return 0
+	[ "$(cat "/proc/$pid/comm" 2>/dev/null)" != svlogd ] || kill -TERM "$pid" || :
+}
+
 runit_down()
 {
 	pid=$(runsvdir_pid) || pid=
@@ -153,11 +159,16 @@ runit_down()
 	done
 	[ -z "$pid" ] || kill -TERM "$pid" 2>/dev/null || :
 	for service in dns edge api keeper; do
+		[ ! -d "$sv_dir/$service" ] || sv exit "$sv_dir/$service" >/dev/null 2>&1 || :
+	done
+	for service in dns edge api keeper; do
 		[ -d "$sv_dir/$service" ] || continue
-		sv exit "$sv_dir/$service" >/dev/null 2>&1 || :
 		i=0
-		while [ "$i" -lt 50 ] && sv status "$sv_dir/$service" 2>/dev/null | grep -q '^\(run\|down\|finish\)'; do
+		while sv status "$sv_dir/$service" 2>/dev/null | grep -Eq '^(run|down|finish)'; do
 			i=$((i + 1))
+			# a logger waits for the last writer of its pipe, which may be a stranger
+			[ "$i" -ne 20 ] || runit_end_logger "$service"
+			[ "$i" -lt 50 ] || break
 			sleep 0.1
 		done
 	done
@@ -187,12 +198,16 @@ service_pid()
 	fi
 }
 
+service_runs()
+{
+	running=$(service_pid "$1") && [ "$running" ] && [ -d "/proc/$running" ]
+}
+
 # A program that was replaced shows as deleted; installing leaves unchanged files alone.
 service_is_stale()
 {
-	pid=$(service_pid "$1") || return 0
-	[ "$pid" ] || return 0
-	case "$(readlink "/proc/$pid/exe")" in
+	service_runs "$1" || return 0
+	case "$(readlink "/proc/$running/exe")" in
 	*' (deleted)') return 0 ;;
 	esac
 	! sha256sum "$(service_conf "$1")" | cmp -s - "$private_dir/$1.sum"
@@ -210,6 +225,10 @@ services_up()
 		systemctl daemon-reload
 		systemctl enable --quiet skerry.target
 	else
+		# what the supervisor starts now is not stale a moment later
+		for service in $services; do
+			service_runs "$service" || service_note "$service"
+		done
 		runit_write
 		runit_start
 	fi
@@ -291,8 +310,8 @@ sandboxes_stop()
 status()
 {
 	for service in $services; do
-		if pid=$(service_pid "$service") && [ "$pid" ]; then
-			say "$service: running, process $pid"
+		if service_runs "$service"; then
+			say "$service: running, process $running"
 		else
 			say "$service: down"
 		fi

@@ -25,7 +25,7 @@ import time
 
 TREE = pathlib.Path(__file__).resolve().parents[2]
 IMAGE_CACHE = "/var/cache/skerry/images"
-NUMBERS = range(1, 16)
+NUMBERS = range(1, 9)
 
 
 class Left(AssertionError):
@@ -105,8 +105,8 @@ class Instance:
     def _write_config(self):
         n = self.number
         self.ipv4 = f"10.214.{4 * n}.0/22"
-        self.id_base = 0x60000000 + n * 0x01000000
-        self.slots_max = 240
+        self.id_base = 0x40000000 + n * 0x04000000
+        self.id_end = self.id_base + 0x04000000
         self.config.write_text(
             f"instance: {self.name}\n"
             f"state_dir: {self.base}/state\n"
@@ -141,6 +141,12 @@ class Instance:
             raise RuntimeError(f"skerry-setup {verb}: {done.stderr.strip()}\n{self.logs()}")
         return done.stdout
 
+    def _own_init(self):
+        """The daemon names the installed skerry-init; ours is the one of the build directory."""
+        file = self.base / "run/conf/keeper.conf"
+        text = re.sub(r"(?m)^init=.*$", "init=" + self.program("skerry-init"), file.read_text())
+        file.write_text(text)
+
     # --- its life -----------------------------------------------------------------------------
 
     def start(self):
@@ -161,6 +167,7 @@ class Instance:
             self.setup("prepare")
             self.setup("pool-up")
             self.setup("render")
+            self._own_init()
             for service in ("keeper", "daemon", "edge", "names"):
                 self._spawn(service)
             self.wait_ready()
@@ -296,7 +303,6 @@ class Instance:
         """Processes with ids of the instance's ranges, or with its directory on their command
         line. Zombies are their parent's business."""
         found = []
-        end = self.id_base + (self.slots_max + 1) * 65536
         for entry in pathlib.Path("/proc").iterdir():
             if not entry.name.isdigit():
                 continue
@@ -307,7 +313,7 @@ class Instance:
                 continue
             state = re.search(r"^State:\s+(\S)", status, re.M).group(1)
             uid = int(re.search(r"^Uid:\s+(\d+)", status, re.M).group(1))
-            if state not in "ZX" and (self.id_base <= uid < end or f"{self.base}/" in line):
+            if state not in "ZX" and (self.id_base <= uid < self.id_end or f"{self.base}/" in line):
                 found.append(f"{entry.name} ({line.strip() or status.split()[1]})")
         return found
 
