@@ -51,7 +51,7 @@ files_remove()
 	[ -f "$list" ] || return 0
 	while read -r file; do
 		case "$file" in
-		/*) rm -f -- "$file" ;;
+		/*) [ -d "$file" ] || rm -f -- "$file" ;;
 		esac
 	done <"$list"
 	while read -r file; do
