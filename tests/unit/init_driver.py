@@ -265,9 +265,9 @@ class Agent:
             if nofile:
                 import resource
                 resource.setrlimit(resource.RLIMIT_NOFILE, nofile)
+            os.closerange(3, 200)
             for want, fd in high.items():
                 os.dup2(fd, want, inheritable=True)
-            for fd in high.values():
                 os.close(fd)
 
         libc = ctypes.CDLL(None, use_errno=True)
