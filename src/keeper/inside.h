@@ -1,0 +1,22 @@
+#pragma once
+/*
+ * What lies at a sandbox's managed paths: the tables of inside.c's mount plan and the calls that
+ * put things there. Everything happens beneath a descriptor of the new root, without following
+ * links: an object that is in the way is moved aside, never followed.
+ */
+#include <sys/types.h>
+
+#include "base/err.h"
+
+/* A descriptor (O_PATH) of the directory `path` below `root`, made where it is missing; what is not
+ * a directory on the way is moved aside. Or a negative errno. */
+int inside_dir(int root, const char *path, mode_t mode);
+
+/* An empty regular file at `path` below `root`, to mount on. */
+int inside_file(int root, const char *path);
+
+/* Writes `text` to `path` below `root` under a temporary name and renames it there. */
+int inside_text(int root, const char *path, const char *text);
+
+/* Mounts everything of the plan below `root`; `engine`: directory of the stage to bind from. */
+int inside_mounts(int root, int cgns, struct err *e);

@@ -1,0 +1,116 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/str.h"
+
+#include "inside.h"
+
+/* Gives a stray object another name in its own directory: nothing of the user's is deleted. */
+static int move_aside(int dir, const char *name)
+{
+	char other[NAME_MAX + 1];
+	uint32_t n;
+
+	if (getrandom(&n, sizeof(n), 0) != sizeof(n))
+		return -errno;
+	if (snprintf(other, sizeof(other), "%.200s.stray-%08x", name, n) >= (int)sizeof(other))
+		return -ENAMETOOLONG;
+	return renameat(dir, name, dir, other) < 0 ? -errno : 0;
+}
+
+static int enter(int dir, const char *name, mode_t mode)
+{
+	for (int attempt = 0; attempt < 4; attempt++) {
+		int fd = open_beneath(dir, name, O_PATH | O_DIRECTORY | O_NOFOLLOW, 0);
+		int r = 0;
+
+		if (fd >= 0)
+			return fd;
+		if (fd == -ENOENT)
+			r = mkdirat(dir, name, mode) < 0 && errno != EEXIST ? -errno : 0;
+		else if (fd == -ENOTDIR || fd == -ELOOP)
+			r = move_aside(dir, name);
+		else
+			return fd;
+		if (r)
+			return r;
+	}
+	return -ELOOP;
+}
+
+int inside_dir(int root, const char *path, mode_t mode)
+{
+	_cleanup_close_ int at = fcntl(root, F_DUPFD_CLOEXEC, 0);
+	char name[NAME_MAX + 1];
+
+	if (at < 0)
+		return -errno;
+	while (*path) {
+		size_t n = strcspn(path, "/");
+		int next;
+
+		snprintf(name, sizeof(name), "%.*s", (int)n, path);
+		path += n;
+		path += *path == '/';
+		next = enter(at, name, *path ? 0755 : mode);
+		if (next < 0)
+			return next;
+		close(at);
+		at = next;
+	}
+	return take_fd(&at);
+}
+
+/* The directory of `path` and the last part of its name. */
+static int parent_of(int root, const char *path, const char **ret_name)
+{
+	const char *slash = strrchr(path, '/');
+	char dir[PATH_MAX];
+
+	*ret_name = slash ? slash + 1 : path;
+	snprintf(dir, sizeof(dir), "%.*s", slash ? (int)(slash - path) : 0, path);
+	return inside_dir(root, dir, 0755);
+}
+
+int inside_file(int root, const char *path)
+{
+	const char *name;
+	_cleanup_close_ int dir = parent_of(root, path, &name);
+	int r;
+
+	if (dir < 0)
+		return dir;
+	r = mknodat(dir, name, S_IFREG | 0644, 0) < 0 ? -errno : 0;
+	return r == -EEXIST ? 0 : r;
+}
+
+int inside_text(int root, const char *path, const char *text)
+{
+	const char *name;
+	_cleanup_close_ int parent = parent_of(root, path, &name);
+	_cleanup_close_ int dir = -1;
+	int r;
+
+	if (parent < 0)
+		return parent;
+	dir = openat(parent, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (dir < 0)
+		return -errno;
+	r = replace_file_at(dir, name, text, strlen(text), 0644);
+	if (r == -EISDIR || r == -ENOTEMPTY || r == -EEXIST) {
+		r = move_aside(dir, name);
+		if (!r)
+			r = replace_file_at(dir, name, text, strlen(text), 0644);
+	}
+	return r;
+}

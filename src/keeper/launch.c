@@ -1,0 +1,316 @@
+#include "launch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/mount.h>
+#include <linux/sched.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/fsuid.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/fd.h"
+
+#include "mounts.h"
+#include "pool.h"
+
+static void stage_path(const struct conf *c, char out[PATH_MAX])
+{
+	snprintf(out, PATH_MAX, "%.*s/stage", PATH_MAX - 16, c->run_dir);
+}
+
+/* Attach points in the stage: l0 … lower layers, u upper, e engine, m the overlay. Short and
+ * neutral, since the overlay's options show inside the sandbox. */
+int launch_stage_init(const struct conf *c, struct err *e)
+{
+	static const char *const dirs[] = { "l0", "l1", "l2", "l3", "l4", "l5",
+					    "l6", "l7", "u",  "e",  "m" };
+	char stage[PATH_MAX];
+	int r;
+
+	stage_path(c, stage);
+	if (mkdir(stage, 0700) < 0 && errno != EEXIST)
+		return err_set(e, errno, "make '%s': %m", stage);
+	if (mount("tmpfs", stage, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=0755,size=64k") <
+	    0)
+		return err_set(e, errno, "mount '%s': %m", stage);
+	_cleanup_close_ int dir = open(stage, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	for (unsigned i = 0; i < ARRAY_SIZE(dirs); i++) {
+		r = mkdirat(dir, dirs[i], 0755);
+		if (r < 0)
+			return err_set(e, errno, "make '%s/%s': %m", stage, dirs[i]);
+	}
+	return 0;
+}
+
+int launch_stage_enter(const struct conf *c, struct err *e)
+{
+	char stage[PATH_MAX];
+
+	stage_path(c, stage);
+	return chdir(stage) < 0 ? err_set(e, errno, "enter '%s': %m", stage) : 0;
+}
+
+/* Attaches the directory `path` below `dir`, idmapped into the slot, at `at` of the stage (the
+ * current directory). */
+static int attach_mapped(int dir, const char *path, const char *at, int userns, uint64_t set,
+			 struct err *e)
+{
+	_cleanup_close_ int tree = mount_clone(dir, path, false);
+	struct mount_attr attr = {
+		.attr_set = MOUNT_ATTR_IDMAP | set,
+		.attr_clr = MOUNT_ATTR_NOEXEC | MOUNT_ATTR_NOSUID,
+		.userns_fd = (uint64_t)userns,
+	};
+	int r;
+
+	if (tree < 0)
+		return err_set(e, tree, "clone the mount of '%s': %m", path);
+	if (syscall(SYS_mount_setattr, tree, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0)
+		return err_set(e, errno, "map the ids of '%s': %m", path);
+	r = mount_attach(tree, AT_FDCWD, at);
+	return r ? err_set(e, r, "attach '%s': %m", path) : 0;
+}
+
+/* The overlay remembers these credentials and acts with them on the layers: the mapped root with
+ * the file capabilities, nothing of the host's root. */
+static int lower_credentials(uint32_t root_id, struct err *e)
+{
+	static const int keep[] = { CAP_CHOWN,  CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER,
+				    CAP_FSETID, CAP_MKNOD,        CAP_SYS_ADMIN };
+	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct caps[2];
+
+	setfsgid(root_id);
+	setfsuid(root_id);
+	if (setfsuid(-1) != (int)root_id || setfsgid(-1) != (int)root_id)
+		return err_set(e, EPERM, "take the file system ids of the slot");
+	if (syscall(SYS_capget, &head, caps) < 0)
+		return err_set(e, errno, "capget: %m");
+	caps[0].effective = 0;
+	caps[1].effective = 0;
+	for (unsigned i = 0; i < ARRAY_SIZE(keep); i++)
+		caps[CAP_TO_INDEX(keep[i])].effective |= CAP_TO_MASK(keep[i]);
+	return syscall(SYS_capset, &head, caps) < 0 ? err_set(e, errno, "capset: %m") : 0;
+}
+
+static int raise_credentials(struct err *e)
+{
+	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct caps[2];
+
+	setfsuid(0);
+	setfsgid(0);
+	if (syscall(SYS_capget, &head, caps) < 0)
+		return err_set(e, errno, "capget: %m");
+	for (unsigned i = 0; i < 2; i++)
+		caps[i].effective = caps[i].permitted;
+	return syscall(SYS_capset, &head, caps) < 0 ? err_set(e, errno, "capset: %m") : 0;
+}
+
+static int try_overlay(unsigned layers, struct err *e)
+{
+	char options[256];
+	struct statvfs fs;
+	size_t n;
+
+	n = (size_t)snprintf(options, sizeof(options), "lowerdir=l0");
+	for (unsigned i = 1; i < layers; i++)
+		n += (size_t)snprintf(options + n, sizeof(options) - n, ":l%u", i);
+	snprintf(options + n, sizeof(options) - n,
+		 ",upperdir=u/upper,workdir=u/work,redirect_dir=on,metacopy=off,index=off,"
+		 "nfs_export=off,xino=off");
+	if (mount("overlay", "m", "overlay", MS_NODEV, options) < 0)
+		return err_set(e, errno, "mount the overlay: %m");
+	/* the kernel falls back to read-only without an error: read the effect back */
+	if (statvfs("m", &fs) < 0 || fs.f_flag & ST_RDONLY) {
+		umount2("m", MNT_DETACH);
+		return err_set(e, EROFS, "the overlay came up read-only");
+	}
+	return 0;
+}
+
+static int mount_overlay(const struct launch *l, struct err *e)
+{
+	enum { HEADROOM = 16 * 1024 * 1024 };
+	const struct keeper_sandbox_start *s = l->start;
+	int r;
+
+	r = lower_credentials(l->root_id, e);
+	if (r)
+		return r;
+	r = try_overlay(s->layers_count, e);
+	if (raise_credentials(NULL))
+		return err_set(e, EPERM, "take the launcher's credentials back");
+	if (r != -EROFS || !s->disk_bytes)
+		return r;
+	/* a full disk has no room for the overlay's own work: lend it some for the mount */
+	r = pool_sandbox_limit(s->id, s->disk_bytes + HEADROOM, e);
+	if (!r)
+		r = lower_credentials(l->root_id, e);
+	if (!r)
+		r = try_overlay(s->layers_count, e);
+	if (raise_credentials(NULL) || pool_sandbox_limit(s->id, s->disk_bytes, NULL))
+		return err_set(e, EPERM, "restore the limit of '%s'", s->id);
+	return r;
+}
+
+static int mount_sandbox(const struct launch *l, struct err *e)
+{
+	const struct keeper_sandbox_start *s = l->start;
+	_cleanup_close_ int disk = pool_sandbox_open(s->id, e);
+	int r = 0;
+
+	if (disk < 0)
+		return disk;
+	for (unsigned i = 0; !r && i < s->layers_count; i++) {
+		_cleanup_close_ int layer = pool_layer_open(s->layers[i], e);
+		const char at[] = { 'l', (char)('0' + i), '\0' };
+
+		r = layer < 0 ? layer
+			      : attach_mapped(layer, "", at, l->ns.userns,
+					      MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV, e);
+	}
+	if (!r)
+		r = attach_mapped(disk, "root", "u", l->ns.userns, MOUNT_ATTR_NODEV, e);
+	if (!r)
+		r = attach_mapped(disk, "engine", "e", l->ns.userns, MOUNT_ATTR_NODEV, e);
+	return r ? r : mount_overlay(l, e);
+}
+
+static int mount_target(const struct launch *l, struct err *e)
+{
+	char name[ID_SIZE + 8];
+
+	snprintf(name, sizeof(name), "%s.new", l->layer);
+	_cleanup_close_ int layer = pool_layer_open(name, e);
+
+	if (layer < 0)
+		return layer;
+	return attach_mapped(layer, "", "m", l->ns.userns, MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID, e);
+}
+
+/* Shares the launcher's memory and descriptors for a moment: the only way to have a namespace made
+ * and not be in it. */
+static int make_cgns(void *arg)
+{
+	*(int *)arg = open("/proc/self/ns/cgroup", O_RDONLY | O_CLOEXEC);
+	return 0;
+}
+
+/* A cgroup namespace rooted where the launcher is: the work group. */
+static int cgroup_namespace(struct err *e)
+{
+	static char stack[16 * 1024] __attribute__((aligned(16)));
+	int ns = -1;
+	pid_t pid = clone(make_cgns, stack + sizeof(stack),
+			  CLONE_VM | CLONE_VFORK | CLONE_FILES | CLONE_NEWCGROUP | SIGCHLD, &ns);
+
+	if (pid < 0)
+		return err_set(e, errno, "make cgroup namespace: %m");
+	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	return ns < 0 ? err_set(e, EIO, "open cgroup namespace") : ns;
+}
+
+static int join_work(const struct cgroup_fds *c, struct err *e)
+{
+	for (unsigned i = 0; i < c->v1_count; i++) {
+		int r = write_all(c->work_v1[i], "0", 1);
+
+		if (r)
+			return err_set(e, r, "enter the work cgroup: %m");
+	}
+	return 0;
+}
+
+static int move_to_agent(const struct cgroup_fds *c, int pid, struct err *e)
+{
+	char text[16];
+
+	snprintf(text, sizeof(text), "%d", pid);
+	for (unsigned i = 0; i < c->v1_count; i++) {
+		int r = write_all(c->agent_v1[i], text, strlen(text));
+
+		if (r)
+			return err_set(e, r, "move PID 1 to its cgroup: %m");
+	}
+	return 0;
+}
+
+static void report(int fd, const struct err *e)
+{
+	/* a failure to report is seen as a PID 1 that ended */
+	(void)write_all(fd, e->text, strlen(e->text));
+}
+
+static int clone_pid1(struct launch *l, struct launched *ret, struct err *e)
+{
+	int pidfd = -1;
+	struct clone_args args = {
+		.flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_PIDFD,
+		.pidfd = (uint64_t)(uintptr_t)&pidfd,
+	};
+	long pid;
+
+	if (l->start)
+		args.flags |= CLONE_PARENT; /* the keeper's child, with its exit signal */
+	else
+		args.exit_signal = SIGCHLD;
+
+	if (l->cgroup) {
+		args.flags |= CLONE_INTO_CGROUP;
+		args.cgroup = (uint64_t)l->cgroup->agent;
+	}
+	pid = syscall(SYS_clone3, &args, sizeof(args));
+	if (pid < 0)
+		return err_set(e, errno, "clone PID 1: %m");
+	if (!pid) {
+		struct err mine = ERR_INIT;
+
+		inside_run(l, &mine);
+		report(l->status, &mine);
+		_exit(127);
+	}
+	*ret = (struct launched){ .pid = (int)pid, .pidfd = pidfd };
+	return 0;
+}
+
+int launch_run(struct launch *l, struct launched *ret, struct err *e)
+{
+	int r = pool_reopen(l->conf->pool_dir, e);
+
+	if (r)
+		return r;
+	l->first_boot = l->start && !pool_sandbox_booted(l->start->id);
+	r = launch_stage_enter(l->conf, e);
+	if (r)
+		return r;
+	r = l->start ? mount_sandbox(l, e) : mount_target(l, e);
+	if (!r && l->cgroup)
+		r = join_work(l->cgroup, e);
+	if (r)
+		return r;
+	if (setns(l->ns.userns, CLONE_NEWUSER) < 0)
+		return err_set(e, errno, "enter user namespace: %m");
+	if (setns(l->ns.netns, CLONE_NEWNET) < 0)
+		return err_set(e, errno, "enter network namespace: %m");
+	if (l->cgroup && (l->cgns = cgroup_namespace(e)) < 0)
+		return l->cgns;
+	r = clone_pid1(l, ret, e);
+	if (!r && l->cgroup && (r = move_to_agent(l->cgroup, ret->pid, e))) {
+		syscall(SYS_pidfd_send_signal, ret->pidfd, SIGKILL, NULL, 0);
+		close_p(&ret->pidfd);
+	}
+	return r;
+}

@@ -1,0 +1,420 @@
+#include "pool.h"
+
+#include <btrfsutil.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/str.h"
+
+#include "quota.h"
+
+enum { PARTIAL_SIZE = ID_SIZE + 8, PATH_SIZE = 64 };
+
+static struct {
+	int top, layers, sandboxes;
+	enum pool_quota quota;
+	char backing[4096]; /* the sparse file under the loop device, or "" */
+} pool = { .top = -1, .layers = -1, .sandboxes = -1 };
+
+static int make_dir(const char *name, int *ret, struct err *e)
+{
+	if (mkdirat(pool.top, name, 0700) < 0 && errno != EEXIST)
+		return err_set(e, errno, "make '%s' in the pool: %m", name);
+	*ret = open_beneath(pool.top, name, O_RDONLY | O_DIRECTORY, 0);
+	return *ret < 0 ? err_set(e, *ret, "open '%s' in the pool: %m", name) : 0;
+}
+
+/* The file behind the loop device that carries the pool, for the free space below it. */
+static void find_backing(const char *dir)
+{
+	_cleanup_fclose_ FILE *f = fopen("/proc/self/mountinfo", "re");
+	char line[4096], where[PATH_MAX], source[256], path[128];
+
+	while (f && fgets(line, sizeof(line), f)) {
+		const char *tail = strstr(line, " - ");
+		ssize_t n;
+
+		if (!tail || sscanf(line, "%*s %*s %*s %*s %4095s", where) != 1 ||
+		    !str_eq(where, dir) || sscanf(tail, " - %*s %255s", source) != 1 ||
+		    !str_starts(source, "/dev/loop"))
+			continue;
+		snprintf(path, sizeof(path), "/sys/block/%.60s/loop/backing_file", source + 5);
+		n = read_text_at(AT_FDCWD, path, pool.backing, sizeof(pool.backing));
+		pool.backing[n > 0 ? strcspn(pool.backing, "\n") : 0] = '\0';
+	}
+}
+
+int pool_open(const char *dir, enum pool_quota *ret_quota, struct err *e)
+{
+	struct statfs fs;
+	int r;
+
+	pool.top = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (pool.top < 0)
+		return err_set(e, errno, "open pool '%s': %m", dir);
+	if (fstatfs(pool.top, &fs) < 0 || fs.f_type != BTRFS_SUPER_MAGIC) {
+		err_set(e, ENOTSUP, "pool '%s' is not a mounted btrfs", dir);
+		return err_hint(e, "mount the pool first");
+	}
+	r = quota_mode(pool.top);
+	if (r < 0)
+		log_warn("quota mode of the pool: %s", strerror(-r));
+	pool.quota = r < 0 ? QUOTA_NONE : (enum pool_quota)r;
+	*ret_quota = pool.quota;
+	r = make_dir("layers", &pool.layers, e);
+	if (!r)
+		r = make_dir("sandboxes", &pool.sandboxes, e);
+	find_backing(dir);
+	return r;
+}
+
+bool pool_has_quota(void)
+{
+	return pool.quota != QUOTA_NONE;
+}
+
+int pool_usage(struct keeper_pool_reply *ret, struct err *e)
+{
+	struct statfs fs;
+
+	if (fstatfs(pool.top, &fs) < 0)
+		return err_set(e, errno, "statfs of the pool: %m");
+	*ret = (struct keeper_pool_reply){
+		.total = (uint64_t)fs.f_blocks * (uint64_t)fs.f_bsize,
+		.free = (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize,
+	};
+	if (pool.backing[0] && !statfs(pool.backing, &fs)) {
+		ret->host_total = (uint64_t)fs.f_blocks * (uint64_t)fs.f_bsize;
+		ret->host_free = (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize;
+	}
+	return 0;
+}
+
+/* The number of a sandbox's group: 48 bits out of the 100 random ones of its id. */
+static uint64_t group_of(const char *id)
+{
+	uint64_t n = 0;
+
+	for (const char *p = id + 2; *p; p++)
+		n = n * 33 + (uint64_t)(*p >= 'a' ? *p - 'a' : *p - '2' + 26);
+	return QGROUP(1, n);
+}
+
+static int make_subvolume(int dir, const char *name, uint64_t group, struct err *e)
+{
+	struct btrfs_util_qgroup_inherit *inherit = NULL;
+	enum btrfs_util_error u = BTRFS_UTIL_OK;
+
+	if (group) {
+		u = btrfs_util_create_qgroup_inherit(0, &inherit);
+		if (!u)
+			u = btrfs_util_qgroup_inherit_add_group(&inherit, group);
+	}
+	if (!u)
+		u = btrfs_util_create_subvolume_fd(dir, name, 0, NULL, inherit);
+	if (inherit)
+		btrfs_util_destroy_qgroup_inherit(inherit);
+	return u ? err_set(e, errno, "make subvolume '%s': %m", name) : 0;
+}
+
+static int remove_subvolume(int dir, const char *name, struct err *e)
+{
+	if (btrfs_util_delete_subvolume_fd(dir, name, 0) && errno != ENOENT)
+		return err_set(e, errno, "delete subvolume '%s': %m", name);
+	return 0;
+}
+
+/* Directories of a new disk; the modes are what the sandbox sees. */
+static int make_tree(int dir, struct err *e)
+{
+	static const struct {
+		const char *path;
+		mode_t mode;
+	} rows[] = {
+		{ "root/upper", 0755 },
+		{ "root/work", 0755 },
+		{ "engine/docker", 0710 },
+		{ "engine/docker/overlay2", 0710 },
+		/* there in advance, so that every Docker takes overlay2 and not its btrfs driver */
+		{ "engine/docker/overlay2/l", 0700 },
+		{ "engine/containerd", 0711 },
+	};
+
+	for (unsigned i = 0; i < ARRAY_SIZE(rows); i++) {
+		if (mkdirat(dir, rows[i].path, rows[i].mode) < 0 ||
+		    fchmodat(dir, rows[i].path, rows[i].mode, 0) < 0)
+			return err_set(e, errno, "make '%s': %m", rows[i].path);
+	}
+	return 0;
+}
+
+int pool_sandbox_create(const char *id, uint64_t disk_bytes, struct err *e)
+{
+	uint64_t group = pool.quota ? group_of(id) : 0;
+	_cleanup_close_ int dir = -1;
+	int r = 0;
+
+	if (mkdirat(pool.sandboxes, id, 0700) < 0)
+		return err_set(e, errno, "make disk '%s': %m", id);
+	dir = pool_sandbox_open(id, e);
+	if (dir < 0)
+		r = dir;
+	if (!r && group && (r = quota_group_make(pool.top, group)))
+		r = err_set(e, r, "make quota group of '%s': %m", id);
+	if (!r)
+		r = make_subvolume(dir, "root", group, e);
+	if (!r)
+		r = make_subvolume(dir, "engine", group, e);
+	if (!r)
+		r = make_tree(dir, e);
+	if (!r)
+		r = pool_sandbox_limit(id, disk_bytes, e);
+	if (r)
+		pool_sandbox_destroy(id, NULL);
+	return r;
+}
+
+int pool_sandbox_limit(const char *id, uint64_t disk_bytes, struct err *e)
+{
+	int r = pool.quota ? quota_group_limit(pool.top, group_of(id), disk_bytes) : 0;
+
+	return r ? err_set(e, r, "limit the disk of '%s': %m", id) : 0;
+}
+
+int pool_sandbox_destroy(const char *id, struct err *e)
+{
+	_cleanup_close_ int dir = open_beneath(pool.sandboxes, id, O_RDONLY | O_DIRECTORY, 0);
+	int r;
+
+	if (dir == -ENOENT)
+		return 0;
+	if (dir < 0)
+		return err_set(e, dir, "open disk '%s': %m", id);
+	r = remove_subvolume(dir, "root", e);
+	if (!r)
+		r = remove_subvolume(dir, "engine", e);
+	if (r)
+		return r;
+	if (unlinkat(dir, "booted", 0) < 0 && errno != ENOENT)
+		return err_set(e, errno, "remove disk '%s': %m", id);
+	if (unlinkat(pool.sandboxes, id, AT_REMOVEDIR) < 0)
+		return err_set(e, errno, "remove disk '%s': %m", id);
+	if (pool.quota) /* busy until the cleaner has freed the blocks: the janitor comes later */
+		(void)quota_group_remove(pool.top, group_of(id));
+	return 0;
+}
+
+int pool_sandbox_open(const char *id, struct err *e)
+{
+	int fd = open_beneath(pool.sandboxes, id, O_RDONLY | O_DIRECTORY, 0);
+
+	return fd < 0 ? err_set(e, fd, "open disk '%s': %m", id) : fd;
+}
+
+bool pool_sandbox_booted(const char *id)
+{
+	_cleanup_close_ int dir = open_beneath(pool.sandboxes, id, O_RDONLY | O_DIRECTORY, 0);
+
+	return dir >= 0 && !faccessat(dir, "booted", F_OK, AT_SYMLINK_NOFOLLOW);
+}
+
+void pool_sandbox_mark_booted(const char *id)
+{
+	_cleanup_close_ int dir = open_beneath(pool.sandboxes, id, O_RDONLY | O_DIRECTORY, 0);
+
+	/* without the mark the next boot writes the same identity again */
+	if (dir >= 0 && mknodat(dir, "booted", S_IFREG | 0600, 0) < 0 && errno != EEXIST)
+		log_warn("mark '%s' as booted: %m", id);
+}
+
+int pool_sandbox_used(const char *id, uint64_t *ret_bytes)
+{
+	return pool.quota ? quota_group_used(pool.top, group_of(id), ret_bytes) : -ENOTSUP;
+}
+
+static void partial_name(const char *layer, char out[PARTIAL_SIZE])
+{
+	snprintf(out, PARTIAL_SIZE, "%s.new", layer);
+}
+
+int pool_layer_begin(const char *layer, struct err *e)
+{
+	char name[PARTIAL_SIZE];
+	struct stat st;
+	int r, fd;
+
+	if (!fstatat(pool.layers, layer, &st, AT_SYMLINK_NOFOLLOW))
+		return err_set(e, EEXIST, "layer '%s' exists", layer);
+	partial_name(layer, name);
+	r = make_subvolume(pool.layers, name, 0, e);
+	if (r)
+		return r;
+	fd = open_beneath(pool.layers, name, O_RDONLY | O_DIRECTORY, 0);
+	if (fd < 0) {
+		pool_layer_abort(layer);
+		return err_set(e, fd, "open layer '%s': %m", layer);
+	}
+	if (fchmod(fd, 0755) < 0)
+		log_warn("mode of layer '%s': %m", layer);
+	return fd;
+}
+
+int pool_layer_commit(const char *layer, struct err *e)
+{
+	char name[PARTIAL_SIZE];
+
+	partial_name(layer, name);
+	_cleanup_close_ int fd = open_beneath(pool.layers, name, O_RDONLY | O_DIRECTORY, 0);
+
+	if (fd < 0)
+		return err_set(e, fd, "open layer '%s': %m", layer);
+	if (syncfs(fd) < 0)
+		return err_set(e, errno, "sync layer '%s': %m", layer);
+	if (renameat(pool.layers, name, pool.layers, layer) < 0)
+		return err_set(e, errno, "name layer '%s': %m", layer);
+	if (btrfs_util_set_subvolume_read_only_fd(fd, true))
+		return err_set(e, errno, "make layer '%s' read-only: %m", layer);
+	return pool_sync(e);
+}
+
+void pool_layer_abort(const char *layer)
+{
+	char name[PARTIAL_SIZE];
+
+	partial_name(layer, name);
+	(void)remove_subvolume(pool.layers, name, NULL);
+}
+
+int pool_layer_delete(const char *layer, struct err *e)
+{
+	pool_layer_abort(layer);
+	_cleanup_close_ int fd = open_beneath(pool.layers, layer, O_RDONLY | O_DIRECTORY, 0);
+
+	if (fd == -ENOENT)
+		return 0;
+	if (fd < 0)
+		return err_set(e, fd, "open layer '%s': %m", layer);
+	return remove_subvolume(pool.layers, layer, e);
+}
+
+int pool_layer_open(const char *layer, struct err *e)
+{
+	int fd = open_beneath(pool.layers, layer, O_RDONLY | O_DIRECTORY, 0);
+
+	return fd < 0 ? err_set(e, fd, "open layer '%s': %m", layer) : fd;
+}
+
+static int list_dir(int dir, const char *kind, enum keeper_kind whole, int out, struct err *e)
+{
+	int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	_cleanup_dir_ DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *entry;
+	int r;
+
+	if (!d) {
+		r = err_set(e, errno, "list the pool: %m");
+		close_p(&fd);
+		return r;
+	}
+	while ((entry = readdir(d))) {
+		struct keeper_object o = { .kind = whole };
+
+		if (entry->d_name[0] == '.')
+			continue;
+		if (!id_valid(entry->d_name, kind))
+			o.kind = KEEPER_KIND_PARTIAL;
+		if (!str_copy(o.name, sizeof(o.name), entry->d_name))
+			continue; /* not a name of ours */
+		r = write_all(out, &o, sizeof(o));
+		if (r)
+			return err_set(e, r, "list the pool: %m");
+	}
+	return 0;
+}
+
+int pool_list(int fd, struct err *e)
+{
+	int r = list_dir(pool.layers, "ly", KEEPER_KIND_LAYER, fd, e);
+
+	return r ? r : list_dir(pool.sandboxes, "sb", KEEPER_KIND_SANDBOX, fd, e);
+}
+
+int pool_sync(struct err *e)
+{
+	return syncfs(pool.top) < 0 ? err_set(e, errno, "sync the pool: %m") : 0;
+}
+
+struct stale {
+	uint64_t groups[256];
+	unsigned count;
+	uint64_t live[65536];
+	unsigned live_count;
+};
+
+static void note_stale(void *arg, uint64_t group, uint64_t used)
+{
+	struct stale *s = arg;
+
+	(void)used;
+	if (group >> 48 != 1 || s->count == ARRAY_SIZE(s->groups))
+		return;
+	for (unsigned i = 0; i < s->live_count; i++) {
+		if (s->live[i] == group)
+			return;
+	}
+	s->groups[s->count++] = group;
+}
+
+int pool_janitor(void)
+{
+	_cleanup_free_ struct stale *s = calloc(1, sizeof(*s));
+	int fd = openat(pool.sandboxes, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	_cleanup_dir_ DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *entry;
+	int removed = 0;
+
+	if (!d || !s || !pool.quota) {
+		if (!d)
+			close_p(&fd);
+		return 0;
+	}
+	while ((entry = readdir(d)) && s->live_count < ARRAY_SIZE(s->live)) {
+		if (id_valid(entry->d_name, "sb"))
+			s->live[s->live_count++] = group_of(entry->d_name);
+	}
+	if (s->live_count == ARRAY_SIZE(s->live) || quota_each(pool.top, note_stale, s) < 0)
+		return 0;
+	for (unsigned i = 0; i < s->count; i++)
+		removed += !quota_group_remove(pool.top, s->groups[i]);
+	return removed;
+}
+
+int pool_reopen(const char *dir, struct err *e)
+{
+	_cleanup_close_ int top = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	_cleanup_close_ int layers = -1, sandboxes = -1;
+
+	if (top < 0)
+		return err_set(e, errno, "open pool '%s': %m", dir);
+	layers = open_beneath(top, "layers", O_RDONLY | O_DIRECTORY, 0);
+	sandboxes = open_beneath(top, "sandboxes", O_RDONLY | O_DIRECTORY, 0);
+	if (layers < 0 || sandboxes < 0)
+		return err_set(e, ENOENT, "open the directories of pool '%s'", dir);
+	pool.top = take_fd(&top);
+	pool.layers = take_fd(&layers);
+	pool.sandboxes = take_fd(&sandboxes);
+	return 0;
+}

@@ -1,0 +1,29 @@
+#pragma once
+/*
+ * The closed list of what the keeper does. One row a verb; a verb's function opens with the
+ * argument why it is safe for a hostile caller.
+ */
+#include <stdbool.h>
+
+#include "conf.h"
+#include "job.h"
+
+struct verb {
+	const char *name;
+	size_t size;                        /* of its argument struct */
+	unsigned fds;                       /* descriptors expected */
+	bool (*valid)(const struct job *j); /* every field has its form; NULL: nothing to check */
+	const char *(*machine)(const struct job *j); /* whose jobs it queues with, or NULL */
+	void (*run)(struct job *j);
+};
+
+/* NULL for a number that is no verb. */
+const struct verb *verb_find(uint32_t number);
+
+struct verbs_info {
+	uint32_t limits, quota;
+	bool v2;
+	int init; /* the skerry-init program */
+	char notes[512];
+};
+void verbs_init(const struct conf *c, const struct verbs_info *info);
