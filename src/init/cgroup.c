@@ -3,11 +3,13 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/banned.h"
@@ -24,8 +26,15 @@ static uint64_t next_leaf;
 
 void cgroup_init(void)
 {
-	for (int fd = INIT_FD_CGROUP; fd < INIT_FD_END; fd++)
-		have[fd] = fcntl(fd, F_GETFD) >= 0;
+	/* by what they are: a stray descriptor of the caller's is not taken for a cgroup's */
+	for (int fd = INIT_FD_CGROUP; fd < INIT_FD_END; fd++) {
+		long type = fd == INIT_FD_CGNS      ? NSFS_MAGIC
+			    : fd < INIT_FD_V1_FIRST ? CGROUP2_SUPER_MAGIC
+						    : CGROUP_SUPER_MAGIC;
+		struct statfs fs;
+
+		have[fd] = fstatfs(fd, &fs) == 0 && fs.f_type == type;
+	}
 }
 
 bool cgroup_available(void)

@@ -170,7 +170,7 @@ static int exec_failed(const char *name, const char *field, int code, struct err
 	return err_field(e, "%s", field);
 }
 
-/* Where to cut: behind a line, else behind an ASCII character, so that no character is halved. */
+/* Where to cut: behind a line, else where a UTF-8 character begins. */
 static size_t piece_len(const char *s)
 {
 	size_t len = strnlen(s, PIECE_MAX);
@@ -182,7 +182,7 @@ static size_t piece_len(const char *s)
 			return n;
 	}
 	for (size_t n = len; n > PIECE_MAX / 2; n--) {
-		if ((unsigned char)s[n - 1] < 0x80)
+		if (((unsigned char)s[n] & 0xc0) != 0x80)
 			return n;
 	}
 	return len;

@@ -12,9 +12,9 @@ import shutil
 import signal
 import socket
 import struct
-import subprocess
 import tempfile
 import time
+import traceback
 
 (HELLO, RUN, ATTACH, STDIN, STDIN_EOF, SIGNAL, TERMINATE, LIST, STOP, ACK, FORGET) = range(1, 12)
 (STARTED, OUTPUT, EXIT, FAIL, COMMAND, DONE) = range(64, 70)
@@ -30,6 +30,11 @@ FD_LISTEN, FD_CGROUP, FD_PROCS, FD_CGNS, FD_V1 = 3, 4, 5, 6, 7
 
 def new_id(kind="cm"):
     return kind + "".join(random.choices("abcdefghijklmnopqrstuvwxyz234567", k=20))
+
+
+def read(path):
+    with open(path) as f:
+        return f.read()
 
 
 def enc_str(s):
@@ -228,85 +233,115 @@ UNIFIED = next(
 )
 
 
-class Agent:
-    """skerry-init as PID 1 of a new pid namespace. `cgroup`: give it a leaf tree. `into`: let it
-    make children in their leaf (else the border of a delegated tree is in the way, as on a host:
-    then agent and work are siblings and the way is the descriptor of work/cgroup.procs)."""
+CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWPID = 0x00020000, 0x10000000, 0x20000000
+MS_REC, MS_PRIVATE = 1 << 14, 1 << 18
+ID_BASE = 1879048192
 
-    def __init__(self, program, cgroup=True, v1=(), nofile=None, env=None):
+
+def map_ids(libc):
+    """Makes the calling process root of a new user namespace."""
+    ready, done = os.pipe(), os.pipe()
+    me = os.getpid()
+    helper = os.fork()
+    if helper == 0:
+        os.read(ready[0], 1)
+        for kind in ("uid", "gid"):
+            with open(f"/proc/{me}/{kind}_map", "w") as f:
+                f.write(f"0 {ID_BASE} 65536")
+        os.write(done[1], b"x")
+        os._exit(0)
+    if libc.unshare(CLONE_NEWUSER):
+        raise OSError(ctypes.get_errno(), "unshare")
+    os.write(ready[1], b"x")
+    os.read(done[0], 1)
+    os.waitpid(helper, 0)
+    for fd in ready + done:
+        os.close(fd)
+    os.setresgid(0, 0, 0)
+    os.setresuid(0, 0, 0)
+
+
+class Agent:
+    """skerry-init as PID 1 of a new pid namespace. `cgroup`: give it a tree of leaves. `userns`: as
+    root of a user namespace of its own, as on a host, where nobody but the host may move a process
+    from the agent's cgroup to the commands'. `v1`: paths of v1 work groups."""
+
+    def __init__(self, program, cgroup=True, userns=False, v1=(), agent_v1=()):
         self.dir = tempfile.mkdtemp(prefix="skerry-init-")
+        os.chmod(self.dir, 0o755)
         self.path = self.dir + "/agent.sock"
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(self.path)
         self.listener.listen(512)
         self.group = None
-        fds = {0: os.open("/dev/null", os.O_RDWR), FD_LISTEN: self.listener.fileno()}
         self.log = os.open(self.dir + "/log", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-        fds[1] = fds[2] = self.log
+        fds = {0: os.open("/dev/null", os.O_RDWR), 1: os.dup(self.log), 2: os.dup(self.log),
+               FD_LISTEN: os.dup(self.listener.fileno())}
         if cgroup and UNIFIED:
             self.group = f"{UNIFIED}/skerry-test-{os.getpid()}-{random.randrange(10**6)}"
             os.mkdir(self.group)
             os.mkdir(self.group + "/agent")
             os.mkdir(self.group + "/work")
+            if userns:
+                for name in ("", "/cgroup.procs", "/cgroup.threads", "/cgroup.subtree_control"):
+                    os.chown(self.group + "/work" + name, ID_BASE, ID_BASE)
             fds[FD_CGROUP] = os.open(self.group + "/work", os.O_RDONLY | os.O_DIRECTORY)
             fds[FD_PROCS] = os.open(self.group + "/work/cgroup.procs", os.O_WRONLY)
         for i, p in enumerate(v1):
-            fds[FD_V1 + i] = os.open(p, os.O_WRONLY)
+            fds[FD_V1 + i] = os.open(p + "/cgroup.procs", os.O_WRONLY)
         # out of the way of the numbers they shall get
-        high = {want: os.dup2(fd, 200 + want) for want, fd in fds.items()}
-        for want, fd in fds.items():
-            if want not in (FD_LISTEN,):
-                os.close(fd) if fd != self.log else None
+        high = {want: os.dup2(fd, 200 + want, inheritable=False) for want, fd in fds.items()}
+        for fd in fds.values():
+            os.close(fd)
 
         def place():
-            if self.group:
-                with open(self.group + "/agent/cgroup.procs", "w") as f:
-                    f.write("0")
-            if nofile:
-                import resource
-                resource.setrlimit(resource.RLIMIT_NOFILE, nofile)
             os.closerange(3, 200)
             for want, fd in high.items():
                 os.dup2(fd, want, inheritable=True)
                 os.close(fd)
 
+        def join():
+            for g in ([self.group + "/agent"] if self.group else []) + list(agent_v1):
+                with open(g + "/cgroup.procs", "w") as f:
+                    f.write("0")
+
         libc = ctypes.CDLL(None, use_errno=True)
-        self.proc = None
+        pid_pipe = os.pipe()
         pid = os.fork()
         if pid == 0:
             try:
-                # CLONE_NEWNS | CLONE_NEWPID: the next child is PID 1
-                if libc.unshare(0x00020000 | 0x20000000):
+                join()
+                if userns:
+                    map_ids(libc)
+                # the next child is PID 1
+                if libc.unshare(CLONE_NEWNS | CLONE_NEWPID):
                     os._exit(120)
                 child = os.fork()
                 if child == 0:
                     libc.prctl(1, signal.SIGKILL)
-                    libc.mount(b"none", b"/", None, 1 << 14 | 1 << 18, None)
+                    libc.mount(b"none", b"/", None, MS_PRIVATE | MS_REC, None)
                     libc.mount(b"proc", b"/proc", b"proc", 0, None)
+                    os.chdir("/")
                     place()
-                    os.execve(program, ["skerry-init", "run"], env or {})
+                    os.execve(program, ["skerry-init", "run"], {})
                 for fd in high.values():
                     os.close(fd)
-                with open(self.dir + "/pid", "w") as f:
-                    f.write(str(child))
-                # only the end of PID 1 is ours to tell
-                for s in (signal.SIGINT, signal.SIGTERM):
-                    signal.signal(s, signal.SIG_IGN)
+                os.write(pid_pipe[1], struct.pack("<i", child))
+                os.close(pid_pipe[1])
                 status = os.waitpid(child, 0)[1]
                 os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
             except BaseException:
+                traceback.print_exc()
                 os._exit(121)
         self.keeper = pid
         for fd in high.values():
             os.close(fd)
-        deadline = time.monotonic() + 10
-        self.pid = None
-        while time.monotonic() < deadline and not self.pid:
-            try:
-                self.pid = int(open(self.dir + "/pid").read() or 0)
-            except FileNotFoundError:
-                pass
-            time.sleep(0.005)
+        os.close(pid_pipe[1])
+        data = os.read(pid_pipe[0], 4)
+        os.close(pid_pipe[0])
+        if len(data) != 4:
+            raise RuntimeError("skerry-init was not started")
+        self.pid = struct.unpack("<i", data)[0]
 
     def conn(self, **kw):
         return Conn(self.path, **kw)
@@ -329,7 +364,7 @@ class Agent:
         return [n for n in os.listdir(self.group + "/work") if n.startswith("c-")]
 
     def log_text(self):
-        return open(self.dir + "/log").read()
+        return read(self.dir + "/log")
 
     def wait(self, timeout=20):
         """The exit code of PID 1."""
