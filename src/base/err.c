@@ -7,7 +7,8 @@
 
 #include "base/banned.h"
 
-static void set_text(struct err *e, int code, const char *fmt, va_list ap)
+__attribute__((format(printf, 3, 0))) static void set_text(struct err *e, int code, const char *fmt,
+							   va_list ap)
 {
 	int saved = errno;
 
