@@ -1,12 +1,8 @@
 /* Kept output: head, ring, gaps, overlaps; and readers beside a writer. */
-#include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +13,7 @@
 #include "base/banned.h"
 
 #include "daemon/sandbox/output.h"
+#include "unit.h"
 
 #define KEEP ((uint64_t)COMMAND_KEEP)
 
