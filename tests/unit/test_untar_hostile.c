@@ -296,6 +296,7 @@ static void test_numbers(void **state)
 /* Of an archive with one of everything, cut at each block and near it, no piece is accepted. */
 static void test_cut(void **state)
 {
+	static const char content[2000] = "x";
 	_cleanup_buf_ struct buf b = BUF_INIT(1 << 20);
 	struct buf piece;
 	struct kit_place p;
@@ -308,7 +309,7 @@ static void test_cut(void **state)
 	kit_extended(&b, 'L', "d/other", 8);
 	kit_file(&b, "short", "more than one block follows here");
 	kit_header(&b, &(struct kit_head){ .name = "big", .size = 2000 });
-	kit_content(&b, b.data, 2000);
+	kit_content(&b, content, 2000);
 	kit_extended(&b, 'g', "", 0);
 	kit_link(&b, '2', "l", "d");
 	kit_end(&b);
@@ -555,6 +556,7 @@ static void test_error_text(void **state)
 
 static void test_disk_full(void **state)
 {
+	static const char content[8192] = "x";
 	_cleanup_buf_ struct buf b = BUF_INIT(1 << 20);
 	const struct rlimit small = { 4096, RLIM_INFINITY };
 	struct rlimit old;
@@ -562,9 +564,7 @@ static void test_disk_full(void **state)
 	(void)state;
 	/* a limit on the size of files stands in for a full disk: EFBIG for a write beyond it */
 	kit_header(&b, &(struct kit_head){ .name = "big", .size = 8192 });
-	kit_content(&b, b.data, 512);
-	for (int i = 0; i < 15; i++)
-		kit_content(&b, b.data, 512);
+	kit_content(&b, content, sizeof(content));
 	assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
 	kit_end(&b);
 	{
