@@ -132,13 +132,15 @@ make_dir()
 
 # State and sockets belong to the daemon; what root trusts lies in directories of root's own: the
 # daemon must not be able to swap a path that root opens. The run directory is root's and sticky for
-# the same reason: the daemon adds its socket and cannot replace the keeper's.
+# the same reason: the daemon adds its socket and cannot replace the keeper's, whose directories
+# are there before the daemon is.
 make_dirs()
 {
 	make_dir "$state_dir" 750 "$user:$group"
 	make_dir "$run_dir" 1775 "root:$group"
 	install -d -m 755 -o root -g root "$render_dir"
-	install -d -m 700 -o root -g root "$private_dir"
+	install -d -m 700 -o root -g root "$private_dir" "$run_dir/keeper" "$run_dir/stage"
+	install -d -m 750 -o root -g "$group" "$run_dir/agents"
 	make_dir "$pool_parent" 700 root:root
 	make_dir "$log_dir" 750 "root:$group"
 }
