@@ -66,8 +66,8 @@ static bool check_version(struct cli *c, struct findings *f)
 	if (api_call(c, "GET", &path, NULL, ASK_MS, &v, &e) < 0) {
 		/* that is where we are: another hint than "try: skerry doctor" is needed */
 		if (str_eq(e.reason, REASON_CONNECTION) || e.code == EIO)
-			err_hint(&e, "start it: systemctl start skerryd skerry-keeper haproxy, "
-				     "or make up");
+			err_hint(&e, "start it: sudo make up, or systemctl start "
+				     "skerry.target");
 		finding_error(f, "API", &e);
 		return false;
 	}

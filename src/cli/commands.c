@@ -11,6 +11,16 @@ const char *const group_titles[GROUP_COUNT] = {
 	[GROUP_TOOL] = "This tool",
 };
 
+const struct opt global_options[] = {
+	{ "format", 0, "FORMAT", "text (default) or json: the server's objects", "text json" },
+	{ "project", 0, "NAME", "the project; default: that of the token" },
+	{ "workspace", 0, "NAME", "the workspace" },
+	{ "context", 0, "NAME", "which context of the configuration file" },
+	{ "url", 0, "URL", "where the API is: http://host:port or unix:///path" },
+	{ "help", 'h', NULL, "show help" },
+	{ 0 },
+};
+
 /* What a sandbox is made of: `create`, and `run` which makes one for the moment. */
 #define SHAPE_OPTIONS                                                                              \
 	{ "resources", 'r', "CxM", "cpus and GiB of memory: 1x2, 2x4 (default), 3x6 … 12x24" },    \

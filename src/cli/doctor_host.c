@@ -254,7 +254,7 @@ static void check_forwarding(struct findings *f)
 		finding(f, CHECK_OK, "forwarding", NULL, "net.ipv4.ip_forward is 1");
 	else
 		finding(f, CHECK_WARN, "forwarding",
-			"sysctl net.ipv4.ip_forward=1 (make up does it)",
+			"sysctl net.ipv4.ip_forward=1 (make up sets it)",
 			"net.ipv4.ip_forward is off: sandboxes do not reach the outside");
 }
 

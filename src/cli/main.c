@@ -13,16 +13,6 @@
 #include "open.h"
 #include "out.h"
 
-const struct opt global_options[] = {
-	{ "format", 0, "FORMAT", "text (default) or json: the server's objects", "text json" },
-	{ "project", 0, "NAME", "the project; default: that of the token" },
-	{ "workspace", 0, "NAME", "the workspace" },
-	{ "context", 0, "NAME", "which context of the configuration file" },
-	{ "url", 0, "URL", "where the API is: http://host:port or unix:///path" },
-	{ "help", 'h', NULL, "show help" },
-	{ 0 },
-};
-
 /* Errors of parsing are to come in the format asked for, too. */
 static bool wants_json(int argc, char **argv)
 {

@@ -16,7 +16,9 @@
 static void put(const char *text, size_t len)
 {
 	for (size_t i = 0; i < len; i++) {
-		if (strchr("\\*_#~<>[]`", text[i]))
+		bool first = !i || text[i - 1] == '\n';
+
+		if (strchr("\\*_#~<>[]`", text[i]) || (first && strchr("-.", text[i])))
 			putchar('\\');
 		putchar(text[i]);
 	}
@@ -50,9 +52,9 @@ static void put_examples(const char *p)
 	while (p && *p) {
 		size_t what = strcspn(p, "\t"), line = strcspn(p + what, "\n");
 
-		putchar('\t');
+		printf("Example: ");
 		put(p, what);
-		printf(":\n\n```\n\t%.*s\n```\n\n", (int)(line - 1), p + what + 1);
+		printf("\n\n```\n%.*s\n```\n\n", (int)(line - 1), p + what + 1);
 		p += what + line;
 		p += *p == '\n';
 	}
