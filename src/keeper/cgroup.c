@@ -148,8 +148,15 @@ static void add_v1(int controller, const char *name, const char *instance)
 
 static void limit_devices(int fd)
 {
-	if (write_text_at(fd, "devices.deny", "a"))
-		log_warn("devices cgroup: %m");
+	char list[4096] = "";
+
+	/* groups below it keep their parent's list: it is set before there are any */
+	if (read_text_at(fd, "devices.list", list, sizeof(list)) > 0 && !str_starts(list, "a "))
+		return;
+	if (write_text_at(fd, "devices.deny", "a")) {
+		log_warn("devices cgroup: cannot be limited");
+		return;
+	}
 	for (unsigned i = 0; i < ARRAY_SIZE(devices); i++) {
 		if (write_text_at(fd, "devices.allow", devices[i]))
 			log_warn("devices cgroup: allow '%s': %m", devices[i]);
@@ -191,6 +198,17 @@ void cgroup_fds_close(struct cgroup_fds *fds)
 		close_p(&fds->work_v1[i]);
 	}
 	fds->v1_count = 0;
+}
+
+int cgroup_enter_v1(const int *fds, unsigned count, struct err *e)
+{
+	for (unsigned i = 0; i < count; i++) {
+		int r = write_all(fds[i], "0", 1);
+
+		if (r)
+			return err_set(e, r, "enter a cgroup: %m");
+	}
+	return 0;
 }
 
 static void value_text(enum cgroup_value v, bool v2, const struct cgroup_limits *l, bool reserve,
@@ -291,9 +309,11 @@ static int delegate(const char *id, int agent, int work, uint32_t root_id, struc
 	return 0;
 }
 
-static int open_procs(int dir)
+/* A process that writes "0" to `tasks` moves itself without the kernel's global lock, which costs
+ * a grace period (milliseconds) after a quiet time; only v1 has that file. */
+static int open_tasks(int dir)
 {
-	return openat(dir, "cgroup.procs", O_WRONLY | O_CLOEXEC);
+	return openat(dir, "tasks", O_WRONLY | O_CLOEXEC);
 }
 
 int cgroup_make(const char *id, uint32_t root_id, const struct cgroup_limits *l,
@@ -313,13 +333,13 @@ int cgroup_make(const char *id, uint32_t root_id, const struct cgroup_limits *l,
 				&enforced, e);
 		if (r)
 			break;
-		ret->agent_v1[i] = open_procs(agent);
-		ret->work_v1[i] = open_procs(work);
+		ret->agent_v1[i] = open_tasks(agent);
+		ret->work_v1[i] = open_tasks(work);
 		ret->v1_count = i + 1;
 		if (ret->agent_v1[i] < 0 || ret->work_v1[i] < 0)
 			r = err_set(e, errno, "open cgroup of '%s': %m", id);
 	}
-	if (!r && (ret->work_procs = open_procs(ret->work)) < 0)
+	if (!r && (ret->work_procs = openat(ret->work, "cgroup.procs", O_WRONLY | O_CLOEXEC)) < 0)
 		r = err_set(e, errno, "open cgroup of '%s': %m", id);
 	if (r) {
 		cgroup_fds_close(ret);

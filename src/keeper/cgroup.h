@@ -27,7 +27,8 @@ struct cgroup_fds {
 	int agent;      /* v2 directory: PID 1 is born there */
 	int work;       /* v2 directory: the launcher is born there */
 	int work_procs; /* write-only cgroup.procs of work */
-	int agent_v1[CGROUP_V1_MAX], work_v1[CGROUP_V1_MAX]; /* write-only, -1 = none */
+	/* write-only, for a process that moves itself by writing "0"; -1 = none */
+	int agent_v1[CGROUP_V1_MAX], work_v1[CGROUP_V1_MAX];
 	unsigned v1_count;
 };
 
@@ -40,6 +41,8 @@ int cgroup_init(const char *instance, uint32_t *ret_limits, bool *ret_v2, struct
 int cgroup_make(const char *id, uint32_t root_id, const struct cgroup_limits *l,
 		struct cgroup_fds *ret, struct err *e);
 void cgroup_fds_close(struct cgroup_fds *fds);
+/* Moves the calling process into the groups `fds` of the v1 hierarchies. */
+int cgroup_enter_v1(const int *fds, unsigned count, struct err *e);
 
 /* Kills every process of the sandbox (v2 cgroup.kill). Unknown ids are no error. */
 int cgroup_kill(const char *id, struct err *e);

@@ -232,6 +232,8 @@ int inside_run(const struct launch *l, struct err *e)
 	int cgroup_dir = -1;
 	int r = become_root(e);
 
+	if (!r && l->cgroup)
+		r = cgroup_enter_v1(l->cgroup->agent_v1, l->cgroup->v1_count, e);
 	if (!r)
 		r = l->start ? prepare_sandbox(l, &cgroup_dir, e) : prepare_target(e);
 	if (r)

@@ -46,9 +46,13 @@ static const struct new_mount {
 	{ "run", 0755, "tmpfs", run_options, NOSUID | NODEV },
 };
 
-/* Nodes of the host that a sandbox may open, bound one by one. */
-static const char *const device_nodes[] = {
-	"null", "zero", "full", "random", "urandom", "tty", "fuse", "net/tun",
+/* The nodes a sandbox may open, bound one by one from the stage. */
+static const struct device_node {
+	const char *from, *path;
+} device_nodes[] = {
+	{ "d/null", "dev/null" },     { "d/zero", "dev/zero" },       { "d/full", "dev/full" },
+	{ "d/random", "dev/random" }, { "d/urandom", "dev/urandom" }, { "d/tty", "dev/tty" },
+	{ "d/fuse", "dev/fuse" },     { "d/tun", "dev/net/tun" },
 };
 
 static const struct device_link {
@@ -108,17 +112,12 @@ static int make_devices(int root, struct err *e)
 	if (dev < 0)
 		return err_set(e, dev, "open '/dev': %m");
 	for (unsigned i = 0; i < ARRAY_SIZE(device_nodes); i++) {
-		char from[64], path[64];
-		int r;
+		const struct device_node *n = &device_nodes[i];
+		int r = inside_file(root, n->path);
 
-		snprintf(from, sizeof(from), "/dev/%s", device_nodes[i]);
-		snprintf(path, sizeof(path), "dev/%s", device_nodes[i]);
-		if (access(from, F_OK) < 0)
-			continue; /* a host without it: no FUSE, no tun */
-		r = inside_file(root, path);
 		if (r)
-			return err_set(e, r, "make '/%s': %m", path);
-		r = bind_file(root, from, path, e);
+			return err_set(e, r, "make '/%s': %m", n->path);
+		r = bind_file(root, n->from, n->path, e);
 		if (r)
 			return r;
 	}
@@ -136,7 +135,7 @@ static int mask(int root, struct err *e)
 	for (unsigned i = 0; i < ARRAY_SIZE(masked_files); i++) {
 		int r = fstatat(root, masked_files[i], &st, AT_SYMLINK_NOFOLLOW)
 				? 0
-				: bind_file(root, "/dev/null", masked_files[i], e);
+				: bind_file(root, "d/null", masked_files[i], e);
 
 		if (r)
 			return r;

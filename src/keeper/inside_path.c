@@ -94,23 +94,41 @@ int inside_file(int root, const char *path)
 	return r == -EEXIST ? 0 : r;
 }
 
+/* Not synced: what it says is written again by a boot that does not find it. */
+static int put_text(int dir, const char *name, const char *text)
+{
+	char temp[NAME_MAX + 1];
+	_cleanup_close_ int fd = -1;
+	int r;
+
+	if (snprintf(temp, sizeof(temp), ".%s.skerry", name) >= (int)sizeof(temp))
+		return -ENAMETOOLONG;
+	if (unlinkat(dir, temp, 0) < 0 && errno == EISDIR && (r = move_aside(dir, temp)))
+		return r;
+	fd = openat(dir, temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+	if (fd < 0)
+		return -errno;
+	r = write_all(fd, text, strlen(text));
+	if (!r && renameat(dir, temp, dir, name) < 0)
+		r = -errno;
+	if (r)
+		unlinkat(dir, temp, 0);
+	return r;
+}
+
 int inside_text(int root, const char *path, const char *text)
 {
 	const char *name;
 	_cleanup_close_ int parent = parent_of(root, path, &name);
-	_cleanup_close_ int dir = -1;
 	int r;
 
 	if (parent < 0)
 		return parent;
-	dir = openat(parent, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (dir < 0)
-		return -errno;
-	r = replace_file_at(dir, name, text, strlen(text), 0644);
+	r = put_text(parent, name, text);
 	if (r == -EISDIR || r == -ENOTEMPTY || r == -EEXIST) {
-		r = move_aside(dir, name);
+		r = move_aside(parent, name);
 		if (!r)
-			r = replace_file_at(dir, name, text, strlen(text), 0644);
+			r = put_text(parent, name, text);
 	}
 	return r;
 }

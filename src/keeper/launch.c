@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -29,12 +30,37 @@ static void stage_path(const struct conf *c, char out[PATH_MAX])
 	snprintf(out, PATH_MAX, "%.*s/stage", PATH_MAX - 16, c->run_dir);
 }
 
-/* Attach points in the stage: l0 … lower layers, u upper, e engine, m the overlay. Short and
+/* Attach points in the stage: l0 … lower layers, u upper, e engine, m the overlay, d device nodes. Short and
  * neutral, since the overlay's options show inside the sandbox. */
+/* Nodes of our own with the modes that a sandbox needs: those of a host may be closed to it. */
+static int make_nodes(int stage, struct err *e)
+{
+	static const struct {
+		const char *name;
+		unsigned major, minor;
+	} nodes[] = {
+		{ "null", 1, 3 },    { "zero", 1, 5 }, { "full", 1, 7 },    { "random", 1, 8 },
+		{ "urandom", 1, 9 }, { "tty", 5, 0 },  { "fuse", 10, 229 }, { "tun", 10, 200 },
+	};
+
+	if (mount("tmpfs", "d", "tmpfs", MS_NOSUID | MS_NOEXEC, "mode=0755,size=64k") < 0)
+		return err_set(e, errno, "mount the device nodes: %m");
+	for (unsigned i = 0; i < ARRAY_SIZE(nodes); i++) {
+		char path[16];
+
+		snprintf(path, sizeof(path), "d/%s", nodes[i].name);
+		if (mknodat(stage, path, S_IFCHR | 0666, makedev(nodes[i].major, nodes[i].minor)) <
+			    0 ||
+		    fchmodat(stage, path, 0666, 0) < 0)
+			return err_set(e, errno, "make device node '%s': %m", nodes[i].name);
+	}
+	return 0;
+}
+
 int launch_stage_init(const struct conf *c, struct err *e)
 {
 	static const char *const dirs[] = { "l0", "l1", "l2", "l3", "l4", "l5",
-					    "l6", "l7", "u",  "e",  "m" };
+					    "l6", "l7", "u",  "e",  "m",  "d" };
 	char stage[PATH_MAX];
 	int r;
 
@@ -44,13 +70,16 @@ int launch_stage_init(const struct conf *c, struct err *e)
 	if (mount("tmpfs", stage, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=0755,size=64k") <
 	    0)
 		return err_set(e, errno, "mount '%s': %m", stage);
-	_cleanup_close_ int dir = open(stage, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	_cleanup_close_ int dir = open(stage, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	for (unsigned i = 0; i < ARRAY_SIZE(dirs); i++) {
 		r = mkdirat(dir, dirs[i], 0755);
 		if (r < 0)
 			return err_set(e, errno, "make '%s/%s': %m", stage, dirs[i]);
 	}
-	return 0;
+	if (fchdir(dir) < 0)
+		return err_set(e, errno, "enter '%s': %m", stage);
+	r = make_nodes(dir, e);
+	return chdir("/") < 0 && !r ? err_set(e, errno, "enter '/': %m") : r;
 }
 
 int launch_stage_enter(const struct conf *c, struct err *e)
@@ -223,31 +252,6 @@ static int cgroup_namespace(struct err *e)
 	return ns < 0 ? err_set(e, EIO, "open cgroup namespace") : ns;
 }
 
-static int join_work(const struct cgroup_fds *c, struct err *e)
-{
-	for (unsigned i = 0; i < c->v1_count; i++) {
-		int r = write_all(c->work_v1[i], "0", 1);
-
-		if (r)
-			return err_set(e, r, "enter the work cgroup: %m");
-	}
-	return 0;
-}
-
-static int move_to_agent(const struct cgroup_fds *c, int pid, struct err *e)
-{
-	char text[16];
-
-	snprintf(text, sizeof(text), "%d", pid);
-	for (unsigned i = 0; i < c->v1_count; i++) {
-		int r = write_all(c->agent_v1[i], text, strlen(text));
-
-		if (r)
-			return err_set(e, r, "move PID 1 to its cgroup: %m");
-	}
-	return 0;
-}
-
 static void report(int fd, const struct err *e)
 {
 	/* a failure to report is seen as a PID 1 that ended */
@@ -298,7 +302,7 @@ int launch_run(struct launch *l, struct launched *ret, struct err *e)
 		return r;
 	r = l->start ? mount_sandbox(l, e) : mount_target(l, e);
 	if (!r && l->cgroup)
-		r = join_work(l->cgroup, e);
+		r = cgroup_enter_v1(l->cgroup->work_v1, l->cgroup->v1_count, e);
 	if (r)
 		return r;
 	if (setns(l->ns.userns, CLONE_NEWUSER) < 0)
@@ -307,10 +311,5 @@ int launch_run(struct launch *l, struct launched *ret, struct err *e)
 		return err_set(e, errno, "enter network namespace: %m");
 	if (l->cgroup && (l->cgns = cgroup_namespace(e)) < 0)
 		return l->cgns;
-	r = clone_pid1(l, ret, e);
-	if (!r && l->cgroup && (r = move_to_agent(l->cgroup, ret->pid, e))) {
-		syscall(SYS_pidfd_send_signal, ret->pidfd, SIGKILL, NULL, 0);
-		close_p(&ret->pidfd);
-	}
-	return r;
+	return clone_pid1(l, ret, e);
 }

@@ -30,7 +30,7 @@
 enum {
 	LAUNCH_TIMEOUT_MS = 30 * 1000,
 	SETTLE_TIMEOUT_MS = 60 * 1000,
-	SETTLE_TRIES = 400,
+	SETTLE_TRIES = 100,
 	DISK_TIMEOUT_MS = 10 * 60 * 1000,
 	AGENT_BACKLOG = 128,
 };
@@ -201,7 +201,7 @@ static void agent_path(const char *id, char out[PATH_MAX])
 /* Worker: everything of a machine that ended goes; `sync` first for an orderly stop. */
 static int settle_work(void *arg, struct worker_result *r, struct err *e)
 {
-	const struct timespec pause = { .tv_nsec = 5 * 1000 * 1000 };
+	struct timespec pause = { .tv_nsec = 250 * 1000 };
 	struct machine *m = arg;
 	int status;
 
@@ -215,6 +215,8 @@ static int settle_work(void *arg, struct worker_result *r, struct err *e)
 		if (status != -EBUSY)
 			return status;
 		nanosleep(&pause, NULL);
+		if (pause.tv_nsec < 100 * 1000 * 1000)
+			pause.tv_nsec *= 2;
 	}
 	return status;
 }

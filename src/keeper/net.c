@@ -182,9 +182,8 @@ static void add_veth(struct batch *b, const struct link *l, int netns)
 	mnl_attr_put_strz(h, IFLA_INFO_KIND, "veth");
 	data = mnl_attr_nest_start(h, IFLA_INFO_DATA);
 	peer = mnl_attr_nest_start(h, VETH_INFO_PEER);
-	m = mnl_nlmsg_put_extra_header(h, sizeof(*m));
-	m->ifi_flags = IFF_UP;
-	m->ifi_change = IFF_UP;
+	mnl_nlmsg_put_extra_header(
+		h, sizeof(*m)); /* a peer cannot be up before it has its other end */
 	mnl_attr_put_strz(h, IFLA_IFNAME, "eth0");
 	mnl_attr_put(h, IFLA_ADDRESS, 6, l->peer_mac);
 	mnl_attr_put_u32(h, IFLA_NET_NS_FD, (uint32_t)netns);
@@ -267,6 +266,7 @@ static int configure_peer_here(const struct link *l, struct err *e)
 	if (r < 0)
 		return r;
 	set_up(&b, 1);
+	set_up(&b, index);
 	add_address(&b, AF_INET, index, &l->addr4, 4);
 	add_address(&b, AF_INET6, index, &l->addr6, 16);
 	add_neighbour(&b, AF_INET, index, &l->gateway4, 4, l->host_mac);
