@@ -100,15 +100,28 @@ record()
 	grep -qxF -- "$2" "$record_dir/$1" || echo "$2" >>"$record_dir/$1"
 }
 
+# The account files are locked while another tool writes them, and for a while after one was killed.
+account()
+{
+	for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+		message=$("$@" 2>&1) && return 0
+		case "$message" in
+		*lock*) sleep 0.5 ;;
+		*) break ;;
+		esac
+	done
+	die "$message"
+}
+
 make_user()
 {
 	if ! getent group "$group" >/dev/null; then
 		record groups "$group"
-		groupadd --system "$group"
+		account groupadd --system "$group"
 	fi
 	if ! getent passwd "$user" >/dev/null; then
 		record users "$user"
-		useradd --system --no-create-home --home-dir "$state_dir" \
+		account useradd --system --no-create-home --home-dir "$state_dir" \
 			--shell /usr/sbin/nologin --gid "$group" "$user"
 	fi
 	[ "$(id -u "$user")" != 0 ] || die "user '$user' of $config is root"

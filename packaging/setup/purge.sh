@@ -15,13 +15,16 @@ remove_tree()
 
 users_remove()
 {
-	[ -f "$record_dir/users" ] && while read -r name; do
-		getent passwd "$name" >/dev/null && userdel "$name"
-	done <"$record_dir/users"
-	[ -f "$record_dir/groups" ] && while read -r name; do
-		getent group "$name" >/dev/null && groupdel "$name"
-	done <"$record_dir/groups"
-	return 0
+	for kind in user group; do
+		[ -f "$record_dir/${kind}s" ] || continue
+		db=passwd
+		[ "$kind" = user ] || db=group
+		while read -r name; do
+			if getent "$db" "$name" >/dev/null; then
+				account "${kind}del" "$name"
+			fi
+		done <"$record_dir/${kind}s"
+	done
 }
 
 # The pool of a device is the operator's partition: its content is gone with the sandboxes, so the
