@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/fsuid.h>
 #include <sys/mount.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
@@ -57,6 +58,32 @@ static int make_nodes(int stage, struct err *e)
 	return 0;
 }
 
+/* The program as a file of its own that the sandbox may run and not read: so the kernel lets nobody
+ * inside trace PID 1 or look at its descriptors, and an upgrade does not touch what runs. */
+static int copy_program(int stage, const char *path, struct err *e)
+{
+	_cleanup_close_ int from = open(path, O_RDONLY | O_CLOEXEC);
+	_cleanup_close_ int to = openat(stage, "skerry-init", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0);
+	struct stat st;
+	int fd;
+
+	if (from < 0 || fstat(from, &st) < 0)
+		return err_set(e, errno, "open '%s': %m", path);
+	if (to < 0)
+		return err_set(e, errno, "copy '%s': %m", path);
+	for (off_t left = st.st_size; left > 0;) {
+		ssize_t n = sendfile(to, from, NULL, (size_t)left);
+
+		if (n <= 0)
+			return err_set(e, n ? errno : EIO, "copy '%s': %m", path);
+		left -= n;
+	}
+	if (fchmod(to, 0111) < 0)
+		return err_set(e, errno, "copy '%s': %m", path);
+	fd = openat(stage, "skerry-init", O_PATH | O_CLOEXEC);
+	return fd < 0 ? err_set(e, errno, "open '%s': %m", path) : fd;
+}
+
 int launch_stage_init(const struct conf *c, struct err *e)
 {
 	static const char *const dirs[] = { "l0", "l1", "l2", "l3", "l4", "l5",
@@ -67,8 +94,7 @@ int launch_stage_init(const struct conf *c, struct err *e)
 	stage_path(c, stage);
 	if (mkdir(stage, 0700) < 0 && errno != EEXIST)
 		return err_set(e, errno, "make '%s': %m", stage);
-	if (mount("tmpfs", stage, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=0755,size=64k") <
-	    0)
+	if (mount("tmpfs", stage, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=64m") < 0)
 		return err_set(e, errno, "mount '%s': %m", stage);
 	_cleanup_close_ int dir = open(stage, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	for (unsigned i = 0; i < ARRAY_SIZE(dirs); i++) {
@@ -79,7 +105,9 @@ int launch_stage_init(const struct conf *c, struct err *e)
 	if (fchdir(dir) < 0)
 		return err_set(e, errno, "enter '%s': %m", stage);
 	r = make_nodes(dir, e);
-	return chdir("/") < 0 && !r ? err_set(e, errno, "enter '/': %m") : r;
+	if (chdir("/") < 0 && !r)
+		r = err_set(e, errno, "enter '/': %m");
+	return r ? r : copy_program(dir, c->init, e);
 }
 
 int launch_stage_enter(const struct conf *c, struct err *e)

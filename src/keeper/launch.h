@@ -54,6 +54,6 @@ int unpack_run(const struct conf *c, const char *layer, int init, int in, uint32
 int inside_run(const struct launch *l, struct err *e);
 
 /* The directory where a launcher attaches what it mounts, <run_dir>/stage: a tmpfs made once by the
- * keeper in its own mount namespace. */
+ * keeper in its own mount namespace. Returns a descriptor of the skerry-init program there. */
 int launch_stage_init(const struct conf *c, struct err *e);
 int launch_stage_enter(const struct conf *c, struct err *e);

@@ -125,16 +125,15 @@ static int set_up(const struct conf *c, struct verbs_info *info, struct err *e)
 	int r;
 
 	raise_limits();
-	info->init = open(c->init, O_PATH | O_CLOEXEC);
-	if (info->init < 0)
-		return err_set(e, errno, "open '%s': %m", c->init);
 	r = root_init(c, e);
 	if (!r)
 		r = pool_open(c->pool_dir, &quota, e);
 	if (!r)
 		r = cgroup_init(c->instance, &info->limits, &info->v2, e);
 	if (!r)
-		r = launch_stage_init(c, e);
+		r = info->init = launch_stage_init(c, e);
+	if (r > 0)
+		r = 0;
 	if (!r)
 		r = filter_init(e);
 	if (!r)
