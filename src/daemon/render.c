@@ -1,0 +1,142 @@
+/* The settings of the other processes, made from ours, so that each value is stated once. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/banned.h"
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/fd.h"
+
+#include "config.h"
+#include "paths.h"
+
+enum { TEXT_MAX = 64 * 1024, SLOTS_MAX = 65536 };
+
+static int write_file(int dir, const char *name, const struct buf *text, struct err *e)
+{
+	int r = text->failed;
+
+	if (!r)
+		r = replace_file_at(dir, name, text->data, text->len, 0644);
+	return r < 0 ? err_set(e, -r, "write '%s': %m", name) : 0;
+}
+
+static int keeper_conf(const struct config *c, struct buf *out, struct err *e)
+{
+	const struct passwd *user = getpwnam(c->user);
+	const struct group *group = getgrnam(c->group);
+
+	if (!user || !group)
+		return err_set(e, ENOENT, "there is no user '%s' or no group '%s'", c->user,
+			       c->group);
+	buf_addf(out, "instance=%s\nrun_dir=%s\npool_dir=%s\ninit=%s\n", c->instance, c->run_dir,
+		 c->pool_dir, INIT_PATH);
+	buf_addf(out, "uid=%u\ngid=%u\nid_base=%u\nslots_max=%u\nipv4=%s\nipv6=%s\n", user->pw_uid,
+		 group->gr_gid, c->id_base, SLOTS_MAX, c->ipv4, c->ipv6);
+	return 0;
+}
+
+/*
+ * HAProxy parses what comes over TCP and sends on requests whose framing is beyond doubt. A command
+ * may be silent for as long as a client waits on it, so nothing ends an exchange that has begun but
+ * its two ends. A client that closed its sending side is still served (no abortonclose).
+ */
+static void haproxy_cfg(const struct config *c, struct buf *out)
+{
+	buf_addf(out,
+		 "global\n"
+		 "    stats socket %s/haproxy.sock mode 660 level admin\n"
+		 "    maxconn %u\n"
+		 "    log stderr format raw local0 notice\n"
+		 "\n"
+		 "defaults\n"
+		 "    mode http\n"
+		 "    log global\n"
+		 "    option dontlognull\n"
+		 "    option http-keep-alive\n"
+		 "    http-reuse safe\n"
+		 "    timeout connect 5s\n"
+		 "    timeout queue 30s\n"
+		 "    timeout http-request 30s\n"
+		 "    timeout http-keep-alive 60s\n"
+		 "    timeout client 24d\n"
+		 "    timeout server 24d\n"
+		 "\n",
+		 c->run_dir, c->connections_total + 64);
+	buf_addf(out,
+		 "frontend api\n"
+		 "    bind %s\n"
+		 "    no log\n"
+		 "    http-request deny deny_status 400 if { req.hdr_cnt(content-length) gt 1 }\n"
+		 "    http-request deny deny_status 400 if { req.hdr_cnt(host) gt 1 }\n"
+		 "    http-request del-header X-Forwarded-For\n"
+		 "    option forwardfor\n"
+		 "    default_backend skerryd\n"
+		 "\n"
+		 "backend skerryd\n"
+		 "    server skerryd unix@%s/api.sock maxconn %u\n",
+		 c->listen, c->run_dir, c->connections_total);
+}
+
+/* The range's address plus one: the gateway, which each sandbox asks for names. */
+static void gateway(const struct config *c, char v4[INET_ADDRSTRLEN], char v6[INET6_ADDRSTRLEN])
+{
+	char text[INET6_ADDRSTRLEN + 4];
+	struct in6_addr six = { 0 };
+	struct in_addr four = { 0 };
+
+	snprintf(text, sizeof(text), "%.*s", (int)strcspn(c->ipv4, "/"), c->ipv4);
+	if (inet_pton(AF_INET, text, &four) == 1)
+		four.s_addr = htonl(ntohl(four.s_addr) + 1);
+	snprintf(text, sizeof(text), "%.*s", (int)strcspn(c->ipv6, "/"), c->ipv6);
+	if (inet_pton(AF_INET6, text, &six) == 1)
+		six.s6_addr[15] = 1;
+	inet_ntop(AF_INET, &four, v4, INET_ADDRSTRLEN);
+	inet_ntop(AF_INET6, &six, v6, INET6_ADDRSTRLEN);
+}
+
+static void dnsmasq_conf(const struct config *c, struct buf *out)
+{
+	char v4[INET_ADDRSTRLEN], v6[INET6_ADDRSTRLEN];
+
+	gateway(c, v4, v6);
+	buf_addf(out,
+		 "# forwards to the resolvers of the host's /etc/resolv.conf\n"
+		 "bind-dynamic\n"
+		 "listen-address=%s\n"
+		 "listen-address=%s\n"
+		 "except-interface=lo\n"
+		 "no-hosts\n"
+		 "cache-size=1000\n"
+		 "dns-forward-max=1000\n"
+		 "user=dnsmasq\n"
+		 "pid-file=%s/dnsmasq.pid\n",
+		 v4, v6, c->run_dir);
+}
+
+int config_render(const struct config *c, const char *path, struct err *e)
+{
+	_cleanup_close_ int dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	_cleanup_buf_ struct buf keeper = BUF_INIT(TEXT_MAX);
+	_cleanup_buf_ struct buf haproxy = BUF_INIT(TEXT_MAX);
+	_cleanup_buf_ struct buf dnsmasq = BUF_INIT(TEXT_MAX);
+	int r;
+
+	if (dir < 0)
+		return err_set(e, errno, "open '%s': %m", path);
+	r = keeper_conf(c, &keeper, e);
+	haproxy_cfg(c, &haproxy);
+	dnsmasq_conf(c, &dnsmasq);
+	if (!r)
+		r = write_file(dir, "keeper.conf", &keeper, e);
+	if (!r)
+		r = write_file(dir, "haproxy.cfg", &haproxy, e);
+	if (!r)
+		r = write_file(dir, "dnsmasq.conf", &dnsmasq, e);
+	return r;
+}

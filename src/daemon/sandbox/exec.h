@@ -1,0 +1,58 @@
+#pragma once
+/*
+ * Commands and their records: what a request asks for becomes a run of the agent, what came of it
+ * becomes a row. command.h does the talking; here are the defaults, the database and the rule that
+ * a command's outcome is written exactly by whoever pumps it.
+ */
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "sandbox/command.h"
+#include "sandbox/sandbox.h"
+#include "store/tables.h"
+
+enum { EXEC_TIMEOUT_MS = 60 * 1000, EXEC_BACKSTOP_MS = 5000, EXEC_YEAR_S = 31536000 };
+
+struct exec_request {
+	const char *command, *runtime, *cwd, *user;
+	const char *input; /* the field `stdin` */
+	json_t *args, *env;
+	uint64_t timeout_ms; /* 0: none */
+	bool kill_on_disconnect;
+};
+
+struct exec_context {
+	const struct sandbox_row *sandbox;
+	const struct project_row *project;
+	const struct actor *actor;
+	int client_fd; /* -1: none */
+};
+
+struct exec_outcome {
+	struct command_row row;
+	bool timed_out, oom_killed;
+	char warning[256];
+};
+
+/* Runs to the end. -ECONNABORTED: the client left, the command goes on behind. */
+int exec_run(const struct exec_request *in, const struct exec_context *c, struct exec_outcome *ret,
+	     struct err *e);
+/* Starts and returns. */
+int exec_spawn(const struct exec_request *in, const struct exec_context *c,
+	       const struct idempotency_ref *once, struct command_row *ret, struct err *e);
+
+int exec_get(const char *sandbox, const char *id, struct command_row *ret, struct err *e);
+/* Until it has ended, the deadline passes or the client hangs up. */
+int exec_wait(const char *sandbox, const char *id, uint64_t deadline_ns, int client_fd,
+	      struct command_row *ret, struct err *e);
+int exec_terminate(const struct sandbox_row *sandbox, const char *id, int signal, uint32_t grace_ms,
+		   const struct actor *a, struct command_row *ret, struct err *e);
+
+/* After a restart: takes up what still runs, closes what does not. */
+int exec_adopt(const char *sandbox, struct err *e);
+int exec_lose_all(const char *sandbox, struct err *e);
+/* The janitor's part: old records and their output. */
+int exec_prune(struct err *e);
+
+extern const char *const runtime_names[];

@@ -1,0 +1,29 @@
+#pragma once
+/* What the files of sandbox/ share among themselves; nobody else includes it. */
+#include "backend/backend.h"
+#include "config.h"
+#include "sandbox/lifecycle.h"
+#include "sandbox/sandbox.h"
+
+struct sandbox_context {
+	const struct config *config;
+	const struct backend *backend;
+};
+extern struct sandbox_context sandbox_context; /* set once, by sandbox_init */
+
+/* One operation under the lock: who asks, what the audit calls it (written with the first change
+ * of state), and how it failed where that is not the end of it. */
+struct op {
+	const struct actor *actor;
+	const char *audit;
+	uint32_t grace_ms;
+	struct err failure;
+};
+
+/* Runs the event and what follows from it. Under the lock. */
+int sandbox_run_event(struct sandbox_row *row, enum event event, struct op *op, struct err *e);
+/* Removes the row and what is held for it; the backend has nothing of it any more. */
+int sandbox_forget(const struct sandbox_row *row, const struct actor *a, struct err *e);
+int sandbox_finish_delete(const struct sandbox_row *row, const struct actor *a, struct err *e);
+/* Is there memory to promise for this stopped one? */
+int memory_check_id(const char *id, struct err *e);
