@@ -93,6 +93,8 @@ int buf_vaddf(struct buf *b, const char *fmt, va_list ap)
 	char *room;
 	int n;
 
+	if (b->failed)
+		return b->failed;
 	va_copy(again, ap);
 	n = vsnprintf(NULL, 0, fmt, again);
 	va_end(again);

@@ -37,11 +37,15 @@ int clock_left_ms(uint64_t deadline_ns)
 
 void clock_text(int64_t wall_ms, char out[CLOCK_TEXT_SIZE])
 {
-	time_t seconds = (time_t)(wall_ms / 1000);
+	/* RFC 3339 has four digits for the year */
+	const int64_t first = -62135596800000, last = 253402300799999;
+	int64_t ms = wall_ms < first ? first : wall_ms > last ? last : wall_ms;
+	int fraction = (int)((ms % 1000 + 1000) % 1000);
+	time_t seconds = (time_t)((ms - fraction) / 1000);
 	struct tm tm;
 	size_t n;
 
 	gmtime_r(&seconds, &tm);
 	n = strftime(out, CLOCK_TEXT_SIZE, "%Y-%m-%dT%H:%M:%S", &tm);
-	snprintf(out + n, CLOCK_TEXT_SIZE - n, ".%03dZ", (int)(wall_ms % 1000));
+	snprintf(out + n, CLOCK_TEXT_SIZE - n, ".%03dZ", fraction);
 }

@@ -22,7 +22,8 @@ struct err {
 		0                                                                                  \
 	}
 
-/* Sets the error; `code` may be given with either sign. Returns -|code|. `e` may be NULL. */
+/* Sets the error; `code` may be given with either sign. Returns -|code|. `e` may be NULL, here and
+ * below: errno then keeps the code. A text is cut between characters where it does not fit. */
 int err_set(struct err *e, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /* The same, with the stable word a client can rely on. */

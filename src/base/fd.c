@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -16,9 +17,10 @@
 
 int open_beneath(int dir, const char *path, int flags, mode_t mode)
 {
+	bool makes = (flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE;
 	struct open_how how = {
 		.flags = (uint64_t)(flags | O_CLOEXEC),
-		.mode = (flags & (O_CREAT | O_TMPFILE)) ? mode : 0,
+		.mode = makes ? mode : 0, /* openat2 refuses one it has no use for */
 		.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS,
 	};
 	long fd = syscall(SYS_openat2, dir, path, &how, sizeof(how));
@@ -84,7 +86,9 @@ int write_text_at(int dir, const char *path, const char *text)
 
 	if (fd < 0)
 		return -errno;
-	n = write(fd, text, strlen(text));
+	do
+		n = write(fd, text, strlen(text));
+	while (n < 0 && errno == EINTR);
 	if (n < 0)
 		return -errno;
 	return (size_t)n == strlen(text) ? 0 : -EIO;
@@ -98,7 +102,10 @@ int replace_file_at(int dir, const char *name, const void *data, size_t len, mod
 
 	if (snprintf(temp, sizeof(temp), ".%s.new", name) >= (int)sizeof(temp))
 		return -ENAMETOOLONG;
-	fd = openat(dir, temp, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, mode);
+	/* what a crash left, or a link, is not written into */
+	if (unlinkat(dir, temp, 0) < 0 && errno != ENOENT)
+		return -errno;
+	fd = openat(dir, temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
 	if (fd < 0)
 		return -errno;
 	r = write_all(fd, data, len);
@@ -143,10 +150,10 @@ static int unix_address(const char *path, struct sockaddr_un *a, int *ret_dir)
 		memcpy(a->sun_path, path, strlen(path) + 1);
 		return 0;
 	}
-	if (!slash || (size_t)(slash - path) >= sizeof(parent))
+	if (!slash || (size_t)(slash - path) + 1 >= sizeof(parent))
 		return -ENAMETOOLONG;
-	memcpy(parent, path, (size_t)(slash - path));
-	parent[slash - path] = '\0';
+	memcpy(parent, path, (size_t)(slash - path) + 1); /* with its slash: it may be the root */
+	parent[slash - path + 1] = '\0';
 	*ret_dir = open(parent, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (*ret_dir < 0)
 		return -errno;

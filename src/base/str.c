@@ -40,11 +40,9 @@ int str_u64(const char *s, uint64_t min, uint64_t max, uint64_t *ret)
 {
 	uint64_t value = 0;
 
-	if (!*s)
+	if (!*s || s[strspn(s, "0123456789")])
 		return -EINVAL;
 	for (; *s; s++) {
-		if (*s < '0' || *s > '9')
-			return -EINVAL;
 		if (__builtin_mul_overflow(value, 10u, &value) ||
 		    __builtin_add_overflow(value, (uint64_t)(*s - '0'), &value))
 			return -ERANGE;

@@ -102,7 +102,7 @@ int agent_get_run(const struct message *m, struct agent_run *ret)
 	if (!dec_done(&d) || !id_valid(run.id, NULL) || run.runtime > RUNTIME_TYPESCRIPT ||
 	    !run.argv[0] || (run.runtime != RUNTIME_ARGS && run.argv[1])) {
 		agent_run_release(&run);
-		return -EPROTO;
+		return d.no_memory ? -ENOMEM : -EPROTO;
 	}
 	*ret = run;
 	return 0;
@@ -313,10 +313,15 @@ static void dec_exit(struct dec *d, struct agent_exit *x)
 	}
 }
 
+static bool totals_plausible(const struct agent_exit *x)
+{
+	return x->dropped[0] <= x->total[0] && x->dropped[1] <= x->total[1];
+}
+
 static bool exit_plausible(const struct agent_exit *x)
 {
 	return x->reason >= REASON_EXITED && x->reason < REASON_LOST && x->code <= 255 &&
-	       x->signal <= 64 && x->dropped[0] <= x->total[0] && x->dropped[1] <= x->total[1];
+	       x->signal <= 64 && totals_plausible(x);
 }
 
 void agent_put_exit(struct buf *out, const struct agent_exit *x)
@@ -391,7 +396,7 @@ int agent_get_command(const struct message *m, struct agent_command *ret)
 	c.left = dec_u8(&d);
 	dec_exit(&d, &c.exit);
 	if (!dec_done(&d) || !id_valid(c.id, NULL) || c.ended > 1 || c.left > 1 ||
-	    (c.ended && !exit_plausible(&c.exit)))
+	    !totals_plausible(&c.exit) || (c.ended && !exit_plausible(&c.exit)))
 		return -EPROTO;
 	*ret = c;
 	return 0;

@@ -178,7 +178,8 @@ void agent_put_exit(struct buf *out, const struct agent_exit *x);
 void agent_put_fail(struct buf *out, const struct agent_fail *f);
 void agent_put_command(struct buf *out, const struct agent_command *c);
 
-/* Each reads one message of the type in its name: 0, or -EPROTO for what no honest peer sends. */
+/* Each reads one message of the type in its name: 0, -EPROTO for what no honest peer sends,
+ * or -ENOMEM. */
 int agent_get_hello(const struct message *m, struct agent_hello *ret);
 int agent_get_run(const struct message *m, struct agent_run *ret);
 int agent_get_attach(const struct message *m, struct agent_attach *ret);

@@ -19,7 +19,8 @@ static const void *dec_take(struct dec *d, size_t len)
 		d->bad = true;
 		return NULL;
 	}
-	d->p += len;
+	if (len)
+		d->p += len;
 	d->left -= len;
 	return at;
 }
@@ -81,6 +82,7 @@ char **dec_strv(struct dec *d, size_t most, size_t max_each)
 	list = calloc((size_t)count + 1, sizeof(*list));
 	if (!list) {
 		d->bad = true;
+		d->no_memory = true;
 		return NULL;
 	}
 	for (uint32_t i = 0; i < count; i++)

@@ -17,6 +17,7 @@ struct dec {
 	const unsigned char *p;
 	size_t left;
 	bool bad;
+	bool no_memory; /* why it is bad: no fault of the peer */
 };
 
 void dec_init(struct dec *d, const void *data, size_t len);

@@ -26,11 +26,19 @@ void frame_reader_release(struct frame_reader *r)
 /* Forgets the message that was handed out last. */
 static void frame_drop(struct frame_reader *r)
 {
-	buf_consume(&r->raw, r->used);
-	r->used = 0;
 	if (r->handed)
 		buf_clear(&r->whole);
 	r->handed = 0;
+}
+
+/* Moves what is left to the front: once a read and not once a message, or small frames would cost
+ * the square of their number. */
+static void frame_compact(struct frame_reader *r)
+{
+	frame_drop(r);
+	if (r->used)
+		buf_consume(&r->raw, r->used);
+	r->used = 0;
 }
 
 ssize_t frame_reader_fill(struct frame_reader *r, int fd)
@@ -38,7 +46,7 @@ ssize_t frame_reader_fill(struct frame_reader *r, int fd)
 	void *room;
 	ssize_t n;
 
-	frame_drop(r);
+	frame_compact(r);
 	room = buf_reserve(&r->raw, FRAME_MAX);
 	if (!room)
 		return r->raw.failed;
@@ -53,7 +61,7 @@ ssize_t frame_reader_fill(struct frame_reader *r, int fd)
 
 int frame_reader_feed(struct frame_reader *r, const void *data, size_t len)
 {
-	frame_drop(r);
+	frame_compact(r);
 	return buf_add(&r->raw, data, len);
 }
 
@@ -61,29 +69,30 @@ int frame_reader_next(struct frame_reader *r, struct message *ret)
 {
 	frame_drop(r);
 	for (;;) {
-		const unsigned char *p = (const unsigned char *)r->raw.data;
+		const char *p = buf_str(&r->raw) + r->used;
+		size_t left = r->raw.len - r->used;
 		uint32_t len;
 		uint8_t type;
 
-		if (r->raw.len < FRAME_HEAD)
+		if (left < FRAME_HEAD)
 			return 0;
 		memcpy(&len, p, sizeof(len));
 		len = le32toh(len);
-		type = p[4];
+		type = (uint8_t)p[4];
 		if (len > FRAME_MAX || type == 0 || (type == FRAME_MORE && len == 0))
 			return -EPROTO;
-		if (r->raw.len - FRAME_HEAD < len)
+		if (left - FRAME_HEAD < len)
 			return 0;
 		if (type != FRAME_MORE && r->whole.len == 0) {
 			if (len > r->whole.max)
 				return -EMSGSIZE;
 			*ret = (struct message){ type, p + FRAME_HEAD, len };
-			r->used = FRAME_HEAD + len;
+			r->used += FRAME_HEAD + len;
 			return 1;
 		}
 		if (buf_add(&r->whole, p + FRAME_HEAD, len) < 0)
 			return r->whole.failed;
-		buf_consume(&r->raw, FRAME_HEAD + len);
+		r->used += FRAME_HEAD + len;
 		if (type != FRAME_MORE) {
 			*ret = (struct message){ type, r->whole.data, r->whole.len };
 			r->handed = 1;

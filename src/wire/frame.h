@@ -28,7 +28,7 @@ struct message {
 struct frame_reader {
 	struct buf raw;   /* bytes as they came */
 	struct buf whole; /* the pieces of a long message */
-	size_t used;      /* bytes of `raw` that belong to the message handed out last */
+	size_t used;      /* bytes of `raw` that were taken; they go when more is read */
 	int handed;       /* `whole` was handed out */
 };
 
