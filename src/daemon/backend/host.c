@@ -22,6 +22,7 @@
 #include "daemon/backend/slots.h"
 
 enum {
+	START_TRIES = 3,
 	LIST_BYTES_MAX = 64 * 1024 * 1024,
 	LIMITS_ALL = KEEPER_LIMIT_CPU | KEEPER_LIMIT_MEMORY | KEEPER_LIMIT_PIDS | KEEPER_LIMIT_DISK,
 };
@@ -186,6 +187,26 @@ static int confirm_agent(const char *id, struct err *e)
 	return 0;
 }
 
+/* Gives the start a slot and asks for it; -EBUSY: the keeper has that number in use. */
+static int try_start(struct keeper_sandbox_start *request, struct keeper_start_reply *ret,
+		     struct err *e)
+{
+	enum slots_outcome outcome = SLOTS_FAILED;
+	int r = slots_take(host.slots, request->id, &request->slot, e);
+
+	if (r < 0) {
+		err_wrap(e, "take a slot");
+		return r == -EBUSY ? -EIO : r;
+	}
+	r = call(KEEPER_SANDBOX_START, request, sizeof(*request), ret, sizeof(*ret), e);
+	if (r == 0)
+		outcome = SLOTS_RUNNING;
+	else if (r == -ECONNRESET || r == -EBUSY)
+		outcome = SLOTS_UNKNOWN;
+	slots_started(host.slots, request->slot, outcome);
+	return r;
+}
+
 static int host_start(const struct backend_spec *spec, struct backend_machine *ret, struct err *e)
 {
 	struct keeper_sandbox_start request = { 0 };
@@ -195,14 +216,9 @@ static int host_start(const struct backend_spec *spec, struct backend_machine *r
 
 	if (r < 0)
 		return r;
-	r = slots_take(host.slots, spec->id, &request.slot, e);
-	if (r < 0)
-		return err_wrap(e, "take a slot");
-	r = call(KEEPER_SANDBOX_START, &request, sizeof(request), &reply, sizeof(reply), e);
-	slots_started(host.slots, request.slot,
-		      r == 0             ? SLOTS_RUNNING
-		      : r == -ECONNRESET ? SLOTS_UNKNOWN
-					 : SLOTS_FAILED);
+	r = -EBUSY;
+	for (int i = 0; i < START_TRIES && r == -EBUSY; i++)
+		r = try_start(&request, &reply, e);
 	if (r < 0)
 		return r;
 	r = confirm_agent(spec->id, e);

@@ -34,7 +34,14 @@ struct slot {
 	enum slot_state state;
 	bool exited; /* STARTING: its end was told already */
 	bool stale;  /* PREPARING: made by a keeper that is gone */
+	bool news;   /* something changed since the list of live machines was asked for */
 	char id[ID_SIZE + 1];
+};
+
+/* No new try before `at_ns` (CLOCK_MONOTONIC, 0 = at once); longer after each failure. */
+struct pause {
+	uint64_t at_ns;
+	unsigned ms;
 };
 
 struct slots {
@@ -42,18 +49,18 @@ struct slots {
 	const struct slot_store *store;
 	struct slots_keeper keeper;
 	pthread_t thread;
-	/* Held over the store's take and retain and the change of the table that belongs to it, so
-	 * that no number is forgotten between the two. Taken before `lock`. */
+	/* Held over each call of the store and the change of the table that belongs to it, so that
+	 * the two never disagree for another thread. Taken before `lock`. */
 	pthread_mutex_t store_lock;
 	pthread_mutex_t lock; /* everything below */
 	pthread_cond_t changed;
 	bool stopping;
-	bool reconcile;    /* the live machines must be asked for */
-	bool up;           /* there is a connection */
-	unsigned exits;    /* ends of machines told */
-	unsigned starting; /* starts in flight */
-	uint64_t quiet_at; /* CLOCK_MONOTONIC: no preparation before */
-	unsigned backoff_ms;
+	bool reconcile;         /* the live machines must be asked for */
+	bool up;                /* there is a connection */
+	unsigned starting;      /* starts in flight */
+	struct pause asking;    /* the keeper, after it failed */
+	struct pause releasing; /* in the store, after it failed */
+	uint64_t yield_ns;  /* until then a preparation makes way for starts; 0: none wants to */
 	uint32_t take_max;  /* numbers the keeper accepts now */
 	uint32_t slots_max; /* size of the table */
 	struct slot *table;
@@ -74,7 +81,7 @@ static bool find_state(const struct slots *s, enum slot_state state, uint32_t *r
 }
 
 /* The one place where a slot changes its state. `id`: NULL keeps the one it has. */
-static void set_state(struct slots *s, uint32_t slot, enum slot_state state, const char *id)
+static void change_state(struct slots *s, uint32_t slot, enum slot_state state, const char *id)
 {
 	struct slot *t = &s->table[slot];
 
@@ -85,6 +92,12 @@ static void set_state(struct slots *s, uint32_t slot, enum slot_state state, con
 	t->stale = false;
 	if (id)
 		str_copy(t->id, sizeof(t->id), id);
+}
+
+static void set_state(struct slots *s, uint32_t slot, enum slot_state state, const char *id)
+{
+	change_state(s, slot, state, id);
+	s->table[slot].news = true;
 }
 
 /* Takes a number that nobody has and marks it. */
@@ -164,7 +177,8 @@ void slots_exited(struct slots *s, const char *id, uint32_t slot)
 		t->exited = true;
 	else if (t && (t->state == SLOT_RUNNING || t->state == SLOT_UNKNOWN) && str_eq(t->id, id))
 		set_state(s, slot, SLOT_GONE, NULL);
-	s->exits++;
+	if (t)
+		t->news = true;
 	pthread_cond_signal(&s->changed);
 	pthread_mutex_unlock(&s->lock);
 }
@@ -190,31 +204,29 @@ void slots_reconnected(struct slots *s, uint32_t slots_max)
 	s->take_max = slots_max < s->slots_max ? slots_max : s->slots_max;
 	s->up = true;
 	s->reconcile = true;
-	s->quiet_at = 0;
-	s->backoff_ms = 0;
+	s->asking = (struct pause){ 0 };
 	pthread_cond_signal(&s->changed);
 	pthread_mutex_unlock(&s->lock);
 }
 
 /* Puts what the keeper said into the table: its machines run, what was thought to run and is not
- * among them is gone. The lock is held. */
+ * among them is gone. Where something was told since, that is newer than the list. The lock is
+ * held. */
 static void apply_live(struct slots *s, const struct keeper_live *live, unsigned count)
 {
 	for (uint32_t i = 0; i < s->slots_max; i++) {
 		struct slot *t = &s->table[i];
-		bool lives = false;
 
-		if (t->state != SLOT_RUNNING && t->state != SLOT_UNKNOWN)
-			continue;
-		for (unsigned n = 0; n < count && !lives; n++)
-			lives = live[n].slot == i && str_eq(live[n].id, t->id);
-		set_state(s, i, lives ? SLOT_RUNNING : SLOT_GONE, NULL);
+		if (!t->news && t->state == SLOT_RUNNING)
+			change_state(s, i, SLOT_GONE, NULL);
+		else if (!t->news && t->state == SLOT_UNKNOWN) /* perhaps still prepared */
+			change_state(s, i, SLOT_DROP, NULL);
 	}
 	for (unsigned n = 0; n < count; n++) {
 		uint32_t slot = live[n].slot;
 
-		if (slot < s->slots_max && s->table[slot].state != SLOT_STARTING &&
-		    s->table[slot].state != SLOT_RUNNING)
+		if (slot < s->slots_max && !s->table[slot].news &&
+		    s->table[slot].state != SLOT_STARTING)
 			set_state(s, slot, SLOT_RUNNING, live[n].id);
 	}
 }
@@ -236,42 +248,35 @@ static int retain_numbers(struct slots *s, struct err *e)
 	return s->store->retain(used, count, e);
 }
 
-/* Asks what lives. A machine that ends between the keeper's list and its way into the table would
- * stay there for ever, so the list is asked for again until no end was told meanwhile. */
+/* Asks what lives, and makes table and store say the same. */
 static int reconcile(struct slots *s, struct err *e)
 {
-	unsigned exits;
-	bool again;
+	_cleanup_free_ struct keeper_live *live = NULL;
+	unsigned count;
 	int r;
 
-	do {
-		_cleanup_free_ struct keeper_live *live = NULL;
-		unsigned count;
-
-		pthread_mutex_lock(&s->lock);
-		exits = s->exits;
-		pthread_mutex_unlock(&s->lock);
-		r = s->keeper.list(s->keeper.arg, &live, &count, e);
-		if (r < 0)
-			return r;
-		pthread_mutex_lock(&s->store_lock);
-		pthread_mutex_lock(&s->lock);
-		apply_live(s, live, count);
-		again = exits != s->exits;
-		pthread_mutex_unlock(&s->lock);
-		r = again ? 0 : retain_numbers(s, e);
-		pthread_mutex_unlock(&s->store_lock);
-	} while (again);
+	pthread_mutex_lock(&s->lock);
+	for (uint32_t i = 0; i < s->slots_max; i++)
+		s->table[i].news = false;
+	pthread_mutex_unlock(&s->lock);
+	r = s->keeper.list(s->keeper.arg, &live, &count, e);
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&s->store_lock);
+	pthread_mutex_lock(&s->lock);
+	apply_live(s, live, count);
+	pthread_mutex_unlock(&s->lock);
+	r = retain_numbers(s, e);
+	pthread_mutex_unlock(&s->store_lock);
 	return r;
 }
 
-/* No work that can fail before this time; longer after each failure. The lock is held. */
-static void back_off(struct slots *s)
+static void back_off(struct pause *p)
 {
-	s->backoff_ms = s->backoff_ms ? s->backoff_ms * 2 : BACKOFF_FIRST_MS;
-	if (s->backoff_ms > BACKOFF_MAX_MS)
-		s->backoff_ms = BACKOFF_MAX_MS;
-	s->quiet_at = clock_mono_ns() + s->backoff_ms * NS_PER_MS;
+	p->ms = p->ms ? p->ms * 2 : BACKOFF_FIRST_MS;
+	if (p->ms > BACKOFF_MAX_MS)
+		p->ms = BACKOFF_MAX_MS;
+	p->at_ns = clock_mono_ns() + p->ms * NS_PER_MS;
 }
 
 /* Each work_* is called with the lock held and gives it up while it waits. */
@@ -287,7 +292,7 @@ static void work_reconcile(struct slots *s)
 	if (r < 0) {
 		log_warn("cannot learn which slots are in use: %s", e.text);
 		s->reconcile = true;
-		back_off(s);
+		back_off(&s->asking);
 	}
 }
 
@@ -297,14 +302,18 @@ static void work_release(struct slots *s, uint32_t slot)
 	int r;
 
 	pthread_mutex_unlock(&s->lock);
+	pthread_mutex_lock(&s->store_lock);
 	r = s->store->release(slot, &e);
 	pthread_mutex_lock(&s->lock);
-	if (r < 0) {
-		log_warn("cannot release slot %u: %s", slot, e.text);
-		back_off(s);
+	if (r >= 0)
+		set_state(s, slot, SLOT_FREE, "");
+	pthread_mutex_unlock(&s->store_lock);
+	if (r >= 0) {
+		s->releasing = (struct pause){ 0 };
 		return;
 	}
-	set_state(s, slot, SLOT_FREE, "");
+	log_warn("cannot release slot %u: %s", slot, e.text);
+	back_off(&s->releasing);
 }
 
 static void work_drop(struct slots *s, uint32_t slot)
@@ -318,7 +327,7 @@ static void work_drop(struct slots *s, uint32_t slot)
 	case -ECONNRESET: /* unheard: again with the next connection */
 		break;
 	case -EBUSY: /* a machine is there after all: the list tells which */
-		set_state(s, slot, SLOT_UNKNOWN, NULL);
+		set_state(s, slot, SLOT_UNKNOWN, "");
 		s->reconcile = true;
 		break;
 	default: /* a number that the keeper does not have prepared is as good as dropped */
@@ -326,18 +335,16 @@ static void work_drop(struct slots *s, uint32_t slot)
 	}
 }
 
-/* Starts go first, but not for ever. */
-static void yield_to_starts(struct slots *s)
+static void prepared(struct slots *s, uint32_t slot, int r)
 {
-	uint64_t deadline = clock_mono_ns() + STARTS_FIRST_MS * NS_PER_MS;
-	struct timespec t = {
-		.tv_sec = (time_t)(deadline / NS_PER_SEC),
-		.tv_nsec = (long)(deadline % NS_PER_SEC),
-	};
-
-	while (s->starting && !s->stopping)
-		if (pthread_cond_timedwait(&s->changed, &s->lock, &t))
-			return;
+	if (r == -EBUSY) { /* a machine uses it: the list tells which */
+		set_state(s, slot, SLOT_UNKNOWN, "");
+		s->reconcile = true;
+	} else if (r < 0 || s->table[slot].stale) {
+		set_state(s, slot, SLOT_DROP, NULL);
+	} else {
+		set_state(s, slot, SLOT_PREPARED, NULL);
+	}
 }
 
 static void work_prepare(struct slots *s)
@@ -346,46 +353,76 @@ static void work_prepare(struct slots *s)
 	uint32_t slot;
 	int r;
 
-	yield_to_starts(s);
-	if (s->stopping || s->reconcile || !s->up)
-		return;
+	s->yield_ns = 0;
 	pthread_mutex_unlock(&s->lock);
 	r = take_number(s, SLOT_PREPARING, NULL, &slot, &e);
 	if (r < 0) {
 		pthread_mutex_lock(&s->lock);
 	} else {
 		r = s->keeper.prepare(s->keeper.arg, slot, &e);
+		if (r == -EEXIST) /* for an earlier process of ours, which did not use it */
+			r = 0;
 		pthread_mutex_lock(&s->lock);
-		set_state(s, slot, r < 0 || s->table[slot].stale ? SLOT_DROP : SLOT_PREPARED, NULL);
+		prepared(s, slot, r);
 	}
 	if (r >= 0) {
-		s->backoff_ms = 0;
+		s->asking = (struct pause){ 0 };
 		return;
 	}
 	if (s->up)
 		log_warn("cannot prepare a slot: %s", e.text);
-	back_off(s);
+	back_off(&s->asking);
 }
 
-/* Does one thing; false when there is nothing to do before something changes or `quiet_at`. */
-static bool work(struct slots *s)
+/* Starts go first, but not for ever. True when a preparation may begin. */
+static bool may_prepare(struct slots *s, uint64_t now_ns)
 {
+	if (!s->starting)
+		return true;
+	if (!s->yield_ns)
+		s->yield_ns = now_ns + STARTS_FIRST_MS * NS_PER_MS;
+	return now_ns >= s->yield_ns;
+}
+
+static void sooner(uint64_t *wake_ns, uint64_t at_ns)
+{
+	if (at_ns < *wake_ns)
+		*wake_ns = at_ns;
+}
+
+/* Does one thing and returns 0; or returns when to look again if nothing changes before. What gives
+ * numbers back goes before what takes one. */
+static uint64_t work(struct slots *s)
+{
+	uint64_t now = clock_mono_ns(), wake = UINT64_MAX;
+	bool prepare = s->count[SLOT_PREPARED] < s->want;
 	uint32_t slot;
 
-	if (s->quiet_at && clock_mono_ns() < s->quiet_at)
-		return false;
-	s->quiet_at = 0;
-	if (s->reconcile && s->up)
+	if (s->up && s->reconcile && now >= s->asking.at_ns) {
 		work_reconcile(s);
-	else if (find_state(s, SLOT_GONE, &slot))
-		work_release(s, slot);
-	else if (s->up && find_state(s, SLOT_DROP, &slot))
+		return 0;
+	}
+	if (find_state(s, SLOT_GONE, &slot)) {
+		if (now >= s->releasing.at_ns) {
+			work_release(s, slot);
+			return 0;
+		}
+		sooner(&wake, s->releasing.at_ns);
+	}
+	if (s->up && !s->reconcile && find_state(s, SLOT_DROP, &slot)) {
 		work_drop(s, slot);
-	else if (s->up && s->count[SLOT_PREPARED] < s->want)
-		work_prepare(s);
-	else
-		return false;
-	return true;
+		return 0;
+	}
+	if (s->up && (s->reconcile || prepare) && now < s->asking.at_ns) {
+		sooner(&wake, s->asking.at_ns);
+	} else if (s->up && prepare) {
+		if (may_prepare(s, now)) {
+			work_prepare(s);
+			return 0;
+		}
+		sooner(&wake, s->yield_ns);
+	}
+	return wake;
 }
 
 static void *slots_main(void *arg)
@@ -394,17 +431,16 @@ static void *slots_main(void *arg)
 
 	pthread_mutex_lock(&s->lock);
 	while (!s->stopping) {
-		struct timespec t;
+		uint64_t wake = work(s);
+		const struct timespec t = {
+			.tv_sec = (time_t)(wake / NS_PER_SEC),
+			.tv_nsec = (long)(wake % NS_PER_SEC),
+		};
 
-		if (work(s))
-			continue;
-		if (!s->quiet_at) {
+		if (wake == UINT64_MAX)
 			pthread_cond_wait(&s->changed, &s->lock);
-			continue;
-		}
-		t.tv_sec = (time_t)(s->quiet_at / NS_PER_SEC);
-		t.tv_nsec = (long)(s->quiet_at % NS_PER_SEC);
-		pthread_cond_timedwait(&s->changed, &s->lock, &t);
+		else if (wake)
+			pthread_cond_timedwait(&s->changed, &s->lock, &t);
 	}
 	pthread_mutex_unlock(&s->lock);
 	return NULL;

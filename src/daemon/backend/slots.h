@@ -34,7 +34,7 @@ int slots_take(struct slots *s, const char *id, uint32_t *ret_slot, struct err *
 enum slots_outcome {
 	SLOTS_RUNNING, /* the machine uses it */
 	SLOTS_FAILED,  /* the keeper says there is no machine */
-	SLOTS_UNKNOWN, /* the keeper was lost meanwhile */
+	SLOTS_UNKNOWN, /* the keeper was lost meanwhile, or has something else there */
 };
 void slots_started(struct slots *s, uint32_t slot, enum slots_outcome outcome);
 
