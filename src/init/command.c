@@ -27,7 +27,7 @@ enum {
 	/* Room for stdin that was read ahead. The second one holds while output waits for an ACK:
 	 * that ACK may lie behind the stdin a client has already written. */
 	STDIN_ROOM = 64 * 1024,
-	STDIN_ROOM_STALLED = 4 * 1024 * 1024,
+	STDIN_ROOM_STALLED = 2 * 1024 * 1024,
 	LEAF_RETRY_MS = 20,
 	PID_SLOTS = 1024,
 };
@@ -44,6 +44,7 @@ struct command {
 	pid_t pid; /* as shown; to be signalled only while !reaped */
 	bool reaped;
 	bool timed_out, killed, forgotten;
+	bool empty;      /* leafless: nothing was left the last time we looked */
 	bool leafless;   /* no leaf could be made: its tree is what procs.h finds */
 	uint8_t turn;    /* the stream served last */
 	int kill_signal; /* the one that was asked for */
@@ -59,7 +60,8 @@ struct command {
 	struct timer limit, drain, grace, retry;
 
 	struct outbuf outbuf[2];
-	struct buf stdin_ahead; /* read from the client, not yet taken by the pipe */
+	struct buf stdin_ahead; /* read from the client … */
+	size_t stdin_at;        /* … of which the pipe has taken so much */
 	bool stdin_ending;
 	struct buf reports;
 	char *cwd, *user, *warning; /* known from SPAWN_READY on */
@@ -134,12 +136,16 @@ static bool has_leaf(const struct command *c)
 	return c->leaf.dir >= 0;
 }
 
-static bool tree_left(const struct command *c)
+static bool tree_left(struct command *c)
 {
 	if (has_leaf(c))
 		return leaf_populated(&c->leaf);
 	/* a leaf that is no more was empty */
-	return c->leafless && procs_signal_tree(c->pid, 0) > 0;
+	if (!c->leafless || c->empty)
+		return false;
+	/* once nothing is left its pid may come to be another's */
+	c->empty = procs_signal_tree(c->pid, 0) <= 0 && c->reaped;
+	return !c->empty;
 }
 
 static void tree_kill(struct command *c)
@@ -276,6 +282,7 @@ static void watch_output(struct command *c)
 }
 
 static void finish(struct command *c);
+static void drain_over(struct timer *t);
 
 static void output_event(struct command *c, int i)
 {
@@ -310,14 +317,20 @@ static void stdin_close(struct command *c)
 {
 	source_close(&c->in);
 	buf_release(&c->stdin_ahead);
+	c->stdin_at = 0;
+}
+
+static size_t stdin_left(const struct command *c)
+{
+	return c->stdin_ahead.len - c->stdin_at;
 }
 
 static void stdin_flush(struct command *c)
 {
 	struct buf *b = &c->stdin_ahead;
 
-	while (c->in.fd >= 0 && b->len) {
-		ssize_t n = write(c->in.fd, b->data, b->len);
+	while (c->in.fd >= 0 && stdin_left(c)) {
+		ssize_t n = write(c->in.fd, b->data + c->stdin_at, stdin_left(c));
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -327,7 +340,11 @@ static void stdin_flush(struct command *c)
 			stdin_close(c);
 			return;
 		}
-		buf_consume(b, (size_t)n);
+		c->stdin_at += (size_t)n;
+	}
+	if (c->stdin_at >= b->len / 2) { /* moves each byte once on average */
+		buf_consume(b, c->stdin_at);
+		c->stdin_at = 0;
 	}
 	if (c->stdin_ending && !b->len)
 		stdin_close(c);
@@ -363,7 +380,7 @@ void command_stdin_eof(struct command *c)
 
 bool command_stdin_full(const struct command *c)
 {
-	return c->stdin_ahead.len >= (size_t)(stalled(c) ? STDIN_ROOM_STALLED : STDIN_ROOM);
+	return stdin_left(c) >= (size_t)(stalled(c) ? STDIN_ROOM_STALLED : STDIN_ROOM);
 }
 
 /* The end. */
@@ -422,11 +439,6 @@ static void finish(struct command *c)
 	settle(c);
 }
 
-static void drain_over(struct timer *t)
-{
-	finish(container_of(t, struct command, drain));
-}
-
 /* Its own process ended: whatever the pipes hold now was written before, and is read whether or not
  * the client keeps up. It is bounded by the size of the pipes. */
 static void start_draining(struct command *c)
@@ -479,6 +491,8 @@ static void start_failed(struct command *c, const struct agent_fail *f)
 	c->state = ENDED;
 	c->forgotten = true;
 	timer_cancel(&c->limit);
+	timer_cancel(&c->drain);
+	tree_kill(c);
 	stdin_close(c);
 	source_close(&c->out[OUT]);
 	source_close(&c->out[ERR]);
@@ -488,6 +502,18 @@ static void start_failed(struct command *c, const struct agent_fail *f)
 		client->detached(client, f);
 	}
 	settle(c);
+}
+
+static void drain_over(struct timer *t)
+{
+	struct command *c = container_of(t, struct command, drain);
+
+	if (c->state == STARTING)
+		start_failed(c, &(struct agent_fail){ ETIMEDOUT, "not_started", "",
+						      "the time limit passed before the program "
+						      "was executed" });
+	else
+		finish(c);
 }
 
 /* One report of the child. False when it ended the command. */
@@ -590,7 +616,8 @@ static struct command *command_new(const struct agent_run *run)
 	c->leaf = (struct leaf)LEAF_NONE;
 	outbuf_init(&c->outbuf[OUT], run->keep);
 	outbuf_init(&c->outbuf[ERR], run->keep);
-	buf_init(&c->stdin_ahead, STDIN_ROOM_STALLED + AGENT_MESSAGE_MAX);
+	/* what the pipe has taken is at most half of it */
+	buf_init(&c->stdin_ahead, 2 * (STDIN_ROOM_STALLED + AGENT_MESSAGE_MAX));
 	buf_init(&c->reports, 2 * sizeof(struct spawn_report));
 	c->prev = last;
 	if (last)
@@ -841,6 +868,7 @@ static void mark_killed(struct command *c, int sig)
 
 int command_terminate(struct command_waiter *w, const struct agent_signal *s, struct err *e)
 {
+	uint64_t kill_at = clock_mono_ns() + s->grace_ms * NS_PER_MS;
 	struct command *c = find(s->id);
 
 	if (!c)
@@ -858,8 +886,8 @@ int command_terminate(struct command_waiter *w, const struct agent_signal *s, st
 		procs_signal_tree(c->pid, (int)s->signal);
 	if (s->signal == SIGKILL || !s->grace_ms)
 		tree_kill(c);
-	else
-		timer_set(&c->grace, clock_mono_ns() + s->grace_ms * NS_PER_MS, grace_over);
+	else if (!c->grace.armed || kill_at < c->grace.at)
+		timer_set(&c->grace, kill_at, grace_over);
 	if (c->leafless)
 		timer_set(&c->retry, clock_mono_ns() + LEAF_RETRY_MS * NS_PER_MS, retry_settle);
 	return 0;

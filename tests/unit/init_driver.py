@@ -301,6 +301,10 @@ class Agent:
                 os.close(fd)
 
         def join():
+            # what a command shall not inherit
+            with open("/proc/self/oom_score_adj", "w") as f:
+                f.write("500")
+            os.setpriority(os.PRIO_PROCESS, 0, -5)
             for g in ([self.group + "/agent"] if self.group else []) + list(agent_v1):
                 with open(g + "/cgroup.procs", "w") as f:
                     f.write("0")
@@ -340,6 +344,8 @@ class Agent:
         data = os.read(pid_pipe[0], 4)
         os.close(pid_pipe[0])
         if len(data) != 4:
+            self.wait()
+            self.close()
             raise RuntimeError("skerry-init was not started")
         self.pid = struct.unpack("<i", data)[0]
 
