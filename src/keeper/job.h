@@ -15,6 +15,7 @@
 #include "wire/keeper.h"
 
 #include "loop.h"
+#include "request.h"
 
 enum { PAYLOAD_MAX = KEEPER_MESSAGE_MAX - sizeof(struct keeper_head) };
 
@@ -23,19 +24,7 @@ struct machine;
 
 struct job {
 	struct client *client; /* NULL once it left */
-	uint32_t verb;
-	uint64_t seq;
-	union {
-		char bytes[PAYLOAD_MAX];
-		struct keeper_hello hello;
-		struct keeper_layer_create layer_create;
-		struct keeper_layer layer;
-		struct keeper_sandbox_create create;
-		struct keeper_sandbox_start start;
-		struct keeper_sandbox_stop stop;
-		struct keeper_sandbox sandbox;
-		struct keeper_slot slot;
-	} body;
+	struct request req;
 	int fd; /* the request's descriptor, or -1 */
 	struct machine *machine;
 	void (*run)(struct job *j);

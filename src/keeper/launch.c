@@ -63,7 +63,8 @@ static int make_nodes(int stage, struct err *e)
 static int copy_program(int stage, const char *path, struct err *e)
 {
 	_cleanup_close_ int from = open(path, O_RDONLY | O_CLOEXEC);
-	_cleanup_close_ int to = openat(stage, "skerry-init", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0);
+	_cleanup_close_ int to =
+		openat(stage, "skerry-init", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0);
 	struct stat st;
 	int fd;
 

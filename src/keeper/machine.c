@@ -206,7 +206,7 @@ static int settle_work(void *arg, struct worker_result *r, struct err *e)
 	int status;
 
 	(void)r;
-	if (m->head && m->head->verb == KEEPER_SANDBOX_STOP && (status = pool_sync(e)))
+	if (m->head && m->head->req.verb == KEEPER_SANDBOX_STOP && (status = pool_sync(e)))
 		return status;
 	for (int i = 0; i < SETTLE_TRIES; i++) {
 		status = cgroup_kill(m->id, e);
@@ -238,7 +238,7 @@ static void settled(void *arg, struct worker_result *r)
 		machine_free(m);
 		return;
 	}
-	if (waiting->verb == KEEPER_SANDBOX_START)
+	if (waiting->req.verb == KEEPER_SANDBOX_START)
 		job_fail(waiting, &m->start_error);
 	else
 		waiting->run(waiting); /* stop, kill or destroy: there is nothing left to end */
@@ -407,7 +407,7 @@ static int launch_work(void *arg, struct worker_result *r, struct err *e)
 	struct machine *m = arg;
 	struct launch l = {
 		.conf = km.conf,
-		.start = &m->head->body.start,
+		.start = &m->head->req.body.start,
 		.ns = m->ns,
 		.root_id = conf_root_id(km.conf, m->slot),
 		.init = km.init,
@@ -482,7 +482,7 @@ static int agent_socket(struct machine *m, struct err *e)
 
 static void launch(struct machine *m)
 {
-	const struct keeper_sandbox_start *s = &m->head->body.start;
+	const struct keeper_sandbox_start *s = &m->head->req.body.start;
 	const struct cgroup_limits limits = { s->cpu_milli, s->pids, s->memory_bytes };
 	struct worker_spec spec = { .work = launch_work,
 				    .done = launched,
@@ -559,12 +559,12 @@ void machine_start(struct job *j)
 		job_fail(j, &e);
 		return;
 	}
-	if (machine_slot_used(j->body.start.slot)) {
-		err_reason(&e, EBUSY, "slot_busy", "slot %u is in use", j->body.start.slot);
+	if (machine_slot_used(j->req.body.start.slot)) {
+		err_reason(&e, EBUSY, "slot_busy", "slot %u is in use", j->req.body.start.slot);
 		job_fail(j, &e);
 		return;
 	}
-	m->slot = j->body.start.slot;
+	m->slot = j->req.body.start.slot;
 	m->state = MACHINE_STARTING;
 	m->start_error = (struct err)ERR_INIT;
 	m->warm = slot_take(m->slot, &m->ns);
@@ -584,7 +584,7 @@ void machine_stop(struct job *j)
 		job_done(j, NULL, 0, -1);
 	else if (m->state == MACHINE_RUNNING)
 		m->pid.deadline_ns =
-			clock_mono_ns() + (uint64_t)j->body.stop.timeout_ms * NS_PER_MS + 1;
+			clock_mono_ns() + (uint64_t)j->req.body.stop.timeout_ms * NS_PER_MS + 1;
 }
 
 void machine_kill(struct job *j)

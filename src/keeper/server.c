@@ -80,7 +80,9 @@ static void job_free(struct job *j)
 
 void job_done(struct job *j, const void *payload, size_t len, int fd)
 {
-	const struct keeper_head h = { .verb = j->verb, .size = (uint32_t)len, .seq = j->seq };
+	const struct keeper_head h = { .verb = j->req.verb,
+				       .size = (uint32_t)len,
+				       .seq = j->req.seq };
 
 	if (j->client)
 		send_message(j->client, &h, payload, fd);
@@ -91,9 +93,9 @@ void job_fail(struct job *j, const struct err *e)
 {
 	struct keeper_failure f = { 0 };
 	const struct keeper_head h = {
-		.verb = j->verb,
+		.verb = j->req.verb,
 		.size = sizeof(f),
-		.seq = j->seq,
+		.seq = j->req.seq,
 		.status = e->code ? -e->code : -EIO,
 	};
 
@@ -115,36 +117,22 @@ void server_event(uint32_t verb, const void *payload, size_t len)
 	}
 }
 
-/* Makes the job of a message, or NULL for one that no client of ours sends. `fds` it takes is -1
- * afterwards. */
+/* Makes the job of a message, or NULL for one that no client of ours sends. A descriptor it takes is
+ * -1 afterwards. */
 static struct job *make_job(struct client *c, const char *message, size_t len, int *fd,
 			    unsigned fds)
 {
-	struct keeper_head h;
-	const struct verb *v;
 	struct job *j;
 
-	if (len < sizeof(h) || srv.jobs_count == JOBS_MAX)
+	if (srv.jobs_count == JOBS_MAX || !(j = calloc(1, sizeof(*j))))
 		return NULL;
-	memcpy(&h, message, sizeof(h));
-	v = verb_find(h.verb);
-	if (!v || h.size != v->size || len != sizeof(h) + h.size || h.seq == 0 || h.status ||
-	    h.unused || fds != v->fds || (!c->hello && h.verb != KEEPER_HELLO))
-		return NULL;
-	j = calloc(1, sizeof(*j));
-	if (!j)
-		return NULL;
-	j->client = c;
-	j->verb = h.verb;
-	j->seq = h.seq;
-	memcpy(j->body.bytes, message + sizeof(h), h.size);
-	j->fd = -1;
-	if (v->valid && !v->valid(j)) {
+	if (!request_parse(message, len, fds, srv.conf->slots_max, &j->req) ||
+	    (!c->hello && j->req.verb != KEEPER_HELLO)) {
 		free(j);
 		return NULL;
 	}
-	if (fds)
-		j->fd = take_fd(fd);
+	j->client = c;
+	j->fd = fds ? take_fd(fd) : -1;
 	j->all_next = srv.jobs;
 	srv.jobs = j;
 	srv.jobs_count++;
@@ -153,10 +141,10 @@ static struct job *make_job(struct client *c, const char *message, size_t len, i
 
 static void dispatch(struct job *j)
 {
-	const struct verb *v = verb_find(j->verb);
+	const struct verb *v = verb_find(j->req.verb);
 	struct machine *m;
 
-	if (j->verb == KEEPER_HELLO)
+	if (j->req.verb == KEEPER_HELLO)
 		j->client->hello = true;
 	if (!v->machine) {
 		v->run(j);

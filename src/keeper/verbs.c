@@ -29,74 +29,9 @@ void verbs_init(const struct conf *c, const struct verbs_info *i)
 	info = i;
 }
 
-/* ---- the form of every field ---- */
-
-static bool text_ends(const char *text, size_t size)
-{
-	return memchr(text, '\0', size) != NULL;
-}
-
-static bool is_id(const char *text, size_t size, const char *kind)
-{
-	return text_ends(text, size) && id_valid(text, kind);
-}
-
-static bool valid_hello(const struct job *j)
-{
-	return j->body.hello.version == KEEPER_VERSION && j->body.hello.sizes == keeper_sizes();
-}
-
-static bool valid_layer_create(const struct job *j)
-{
-	const struct keeper_layer_create *l = &j->body.layer_create;
-
-	return is_id(l->layer, sizeof(l->layer), "ly") && l->timeout_ms;
-}
-
-static bool valid_layer(const struct job *j)
-{
-	return is_id(j->body.layer.layer, sizeof(j->body.layer.layer), "ly");
-}
-
-static bool valid_sandbox(const struct job *j)
-{
-	/* the id is the first member of every sandbox verb's struct */
-	return is_id(j->body.sandbox.id, sizeof(j->body.sandbox.id), "sb");
-}
-
-static bool valid_hostname(const char *name, size_t size)
-{
-	static const char allowed[] = "abcdefghijklmnopqrstuvwxyz0123456789-";
-
-	return text_ends(name, size) && *name && *name != '-' && !str_ends(name, "-") &&
-	       name[strspn(name, allowed)] == '\0';
-}
-
-static bool valid_start(const struct job *j)
-{
-	const struct keeper_sandbox_start *s = &j->body.start;
-
-	if (!valid_sandbox(j) || !valid_hostname(s->hostname, sizeof(s->hostname)) ||
-	    !text_ends(s->machine_id, sizeof(s->machine_id)) || strlen(s->machine_id) != 32 ||
-	    strspn(s->machine_id, "0123456789abcdef") != 32 || s->slot >= conf->slots_max ||
-	    s->layers_count < 1 || s->layers_count > KEEPER_LAYERS_MAX || s->cpu_milli < 10 ||
-	    s->pids < 16 || s->memory_bytes < 16 * 1024 * 1024)
-		return false;
-	for (unsigned i = 0; i < s->layers_count; i++) {
-		if (!is_id(s->layers[i], sizeof(s->layers[i]), "ly"))
-			return false;
-	}
-	return true;
-}
-
-static bool valid_slot(const struct job *j)
-{
-	return j->body.slot.slot < conf->slots_max;
-}
-
 static const char *machine_of(const struct job *j)
 {
-	return j->body.sandbox.id;
+	return j->req.body.sandbox.id;
 }
 
 /* ---- workers that finish their job ---- */
@@ -189,7 +124,7 @@ static int layer_create_work(void *arg, struct worker_result *r, struct err *e)
 {
 	struct job *j = arg;
 	struct keeper_layer_reply reply;
-	int status = unpack_run(conf, j->body.layer_create.layer, info->init, j->fd,
+	int status = unpack_run(conf, j->req.body.layer_create.layer, info->init, j->fd,
 				conf_root_id(conf, conf->slots_max), &reply, e);
 
 	if (!status)
@@ -201,13 +136,13 @@ static int layer_create_work(void *arg, struct worker_result *r, struct err *e)
  * nothing else. The caller chooses an unused id of the form of ours, so nothing is overwritten. */
 static void run_layer_create(struct job *j)
 {
-	run_worker(j, layer_create_work, j->body.layer_create.timeout_ms);
+	run_worker(j, layer_create_work, j->req.body.layer_create.timeout_ms);
 }
 
 static int layer_delete_work(void *arg, struct worker_result *r, struct err *e)
 {
 	(void)r;
-	return pool_layer_delete(((struct job *)arg)->body.layer.layer, e);
+	return pool_layer_delete(((struct job *)arg)->req.body.layer.layer, e);
 }
 
 /* Deletes a subvolume below layers/ by an id of our form. Mounted ones live on until unmounted. */
@@ -218,7 +153,7 @@ static void run_layer_delete(struct job *j)
 
 static int create_work(void *arg, struct worker_result *r, struct err *e)
 {
-	const struct keeper_sandbox_create *c = &((struct job *)arg)->body.create;
+	const struct keeper_sandbox_create *c = &((struct job *)arg)->req.body.create;
 
 	(void)r;
 	return pool_sandbox_create(c->id, c->disk_bytes, e);
@@ -232,7 +167,7 @@ static void run_create(struct job *j)
 
 static int stats_work(void *arg, struct worker_result *r, struct err *e)
 {
-	const char *id = ((struct job *)arg)->body.sandbox.id;
+	const char *id = ((struct job *)arg)->req.body.sandbox.id;
 	struct keeper_stats_reply reply = { 0 };
 	struct cgroup_stats c;
 
@@ -288,7 +223,7 @@ static void run_sandbox_list(struct job *j)
 
 static int slot_prepare_work(void *arg, struct worker_result *r, struct err *e)
 {
-	uint32_t slot = ((struct job *)arg)->body.slot.slot;
+	uint32_t slot = ((struct job *)arg)->req.body.slot.slot;
 	struct slot_ns ns;
 	int status = slot_make_admitted(slot, &ns, e);
 
@@ -311,17 +246,17 @@ static void slot_prepared(void *arg, struct worker_result *r)
 	}
 	r->fds[0] = r->fds[1] = -1;
 	/* a start may have taken the number meanwhile: then this is one too many */
-	if (machine_slot_used(j->body.slot.slot))
+	if (machine_slot_used(j->req.body.slot.slot))
 		slot_ns_close(&ns);
 	else
-		slot_put(j->body.slot.slot, &ns);
+		slot_put(j->req.body.slot.slot, &ns);
 	job_done(j, NULL, 0, -1);
 }
 
 /* Makes namespaces and a link whose names follow from the number. */
 static void run_slot_prepare(struct job *j)
 {
-	const uint32_t slot = j->body.slot.slot;
+	const uint32_t slot = j->req.body.slot.slot;
 	const struct worker_spec spec = {
 		.work = slot_prepare_work,
 		.done = slot_prepared,
@@ -345,39 +280,30 @@ static void run_slot_prepare(struct job *j)
 /* Closes descriptors of our own. */
 static void run_slot_drop(struct job *j)
 {
-	slot_drop(j->body.slot.slot);
+	slot_drop(j->req.body.slot.slot);
 	job_done(j, NULL, 0, -1);
 }
 
-#define BODY(member) sizeof(((struct job *)0)->body.member)
-
-/* start, stop, kill and destroy: the id and the slot are checked here, everything that they lead to
- * has a name made of them (machine.c). */
+/* The form of each verb's request stands in request.c. start, stop, kill and destroy: everything
+ * that they touch has a name made of the id and the slot (machine.c). */
 static const struct verb verbs[KEEPER_VERB_END] = {
-	[KEEPER_HELLO] = { "hello", BODY(hello), 0, valid_hello, NULL, run_hello },
-	[KEEPER_POOL] = { "pool", 0, 0, NULL, NULL, run_pool },
-	[KEEPER_POOL_LIST] = { "pool list", 0, 0, NULL, NULL, run_pool_list },
-	[KEEPER_LAYER_CREATE] = { "layer create", BODY(layer_create), 1, valid_layer_create, NULL,
-				  run_layer_create },
-	[KEEPER_LAYER_DELETE] = { "layer delete", BODY(layer), 0, valid_layer, NULL,
-				  run_layer_delete },
-	[KEEPER_SANDBOX_CREATE] = { "create", BODY(create), 0, valid_sandbox, machine_of,
-				    run_create },
-	[KEEPER_SANDBOX_START] = { "start", BODY(start), 0, valid_start, machine_of,
-				   machine_start },
-	[KEEPER_SANDBOX_STOP] = { "stop", BODY(stop), 0, valid_sandbox, machine_of, machine_stop },
-	[KEEPER_SANDBOX_KILL] = { "kill", BODY(sandbox), 0, valid_sandbox, machine_of,
-				  machine_kill },
-	[KEEPER_SANDBOX_DESTROY] = { "destroy", BODY(sandbox), 0, valid_sandbox, machine_of,
-				     machine_destroy },
-	[KEEPER_SANDBOX_STATS] = { "stats", BODY(sandbox), 0, valid_sandbox, NULL, run_stats },
-	[KEEPER_SANDBOX_LIST] = { "list", 0, 0, NULL, NULL, run_sandbox_list },
-	[KEEPER_SLOT_PREPARE] = { "slot prepare", BODY(slot), 0, valid_slot, NULL,
-				  run_slot_prepare },
-	[KEEPER_SLOT_DROP] = { "slot drop", BODY(slot), 0, valid_slot, NULL, run_slot_drop },
+	[KEEPER_HELLO] = { "hello", NULL, run_hello },
+	[KEEPER_POOL] = { "pool", NULL, run_pool },
+	[KEEPER_POOL_LIST] = { "pool list", NULL, run_pool_list },
+	[KEEPER_LAYER_CREATE] = { "layer create", NULL, run_layer_create },
+	[KEEPER_LAYER_DELETE] = { "layer delete", NULL, run_layer_delete },
+	[KEEPER_SANDBOX_CREATE] = { "create", machine_of, run_create },
+	[KEEPER_SANDBOX_START] = { "start", machine_of, machine_start },
+	[KEEPER_SANDBOX_STOP] = { "stop", machine_of, machine_stop },
+	[KEEPER_SANDBOX_KILL] = { "kill", machine_of, machine_kill },
+	[KEEPER_SANDBOX_DESTROY] = { "destroy", machine_of, machine_destroy },
+	[KEEPER_SANDBOX_STATS] = { "stats", NULL, run_stats },
+	[KEEPER_SANDBOX_LIST] = { "list", NULL, run_sandbox_list },
+	[KEEPER_SLOT_PREPARE] = { "slot prepare", NULL, run_slot_prepare },
+	[KEEPER_SLOT_DROP] = { "slot drop", NULL, run_slot_drop },
 };
 
 const struct verb *verb_find(uint32_t number)
 {
-	return number < ARRAY_SIZE(verbs) && verbs[number].run ? &verbs[number] : NULL;
+	return &verbs[number];
 }

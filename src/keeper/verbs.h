@@ -10,14 +10,11 @@
 
 struct verb {
 	const char *name;
-	size_t size;                        /* of its argument struct */
-	unsigned fds;                       /* descriptors expected */
-	bool (*valid)(const struct job *j); /* every field has its form; NULL: nothing to check */
 	const char *(*machine)(const struct job *j); /* whose jobs it queues with, or NULL */
 	void (*run)(struct job *j);
 };
 
-/* NULL for a number that is no verb. */
+/* `number`: of a request that was parsed. */
 const struct verb *verb_find(uint32_t number);
 
 struct verbs_info {
