@@ -50,7 +50,9 @@ static void haproxy_cfg(const struct config *c, struct buf *out)
 {
 	buf_addf(out,
 		 "global\n"
-		 "    stats socket %s/haproxy.sock mode 660 level admin\n"
+		 "    user haproxy\n"
+		 "    group haproxy\n"
+		 "    stats socket %s/haproxy.sock mode 660 group %s level admin\n"
 		 "    maxconn %u\n"
 		 "    log stderr format raw local0 notice\n"
 		 "\n"
@@ -67,7 +69,7 @@ static void haproxy_cfg(const struct config *c, struct buf *out)
 		 "    timeout client 24d\n"
 		 "    timeout server 24d\n"
 		 "\n",
-		 c->run_dir, c->connections_total + 64);
+		 c->run_dir, c->group, c->connections_total + 64);
 	buf_addf(out,
 		 "frontend api\n"
 		 "    bind %s\n"

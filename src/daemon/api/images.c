@@ -30,6 +30,7 @@ struct upload_state {
 	const struct image_request *in;
 	const struct actor *actor;
 	struct image_row row;
+	int code;
 	struct err e;
 };
 
@@ -37,7 +38,7 @@ static void *unpack(void *arg)
 {
 	struct upload_state *u = arg;
 
-	image_create(u->in, u->read_end, u->actor, &u->row, &u->e);
+	u->code = image_create(u->in, u->read_end, u->actor, &u->row, &u->e);
 	close_p(&u->read_end); /* wakes a writer that waits */
 	return NULL;
 }
@@ -84,15 +85,14 @@ static int image_write(struct request *r, const char *data, size_t len, struct e
 static int image_end(struct request *r, bool cut, struct err *e)
 {
 	struct upload_state *u = r->upload;
-	int code = 0;
+	int code = u->code;
 
 	/* A body that was cut ends as an archive that is cut. One that was cut between two of its
 	 * members cannot be told from a whole one there: such an image is removed again. */
 	close_p(&u->write_end);
 	pthread_join(u->thread, NULL);
-	if (u->e.code) {
+	if (code < 0) {
 		*e = u->e;
-		code = -e->code;
 	} else if (cut) {
 		struct err ignored = ERR_INIT;
 

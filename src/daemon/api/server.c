@@ -202,10 +202,11 @@ static enum MHD_Result begin(struct exchange *x, struct MHD_Connection *c, const
 	r->content_type = header(c, "Content-Type");
 	r->idempotency_key = header(c, "Idempotency-Key");
 	r->accept = header(c, "Accept");
-	if (dispatch_head(r, &x->e) == 0) {
+	if (dispatch_head(r, &x->e) >= 0) {
+		x->e = (struct err)ERR_INIT; /* of something that was tried on the way */
 		look_at_length(x, c);
 		if (!x->e.code && r->route->upload)
-			x->uploading = r->route->upload->begin(r, &x->e) == 0;
+			x->uploading = r->route->upload->begin(r, &x->e) >= 0;
 	}
 	return answer_early(x, c) ? answer(x, c) : MHD_YES;
 }
@@ -245,9 +246,11 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *c, const cha
 	}
 	if (x->uploading) {
 		x->uploading = false;
-		x->r.route->upload->end(&x->r, false, &x->e);
+		if (x->r.route->upload->end(&x->r, false, &x->e) >= 0)
+			x->e = (struct err)ERR_INIT;
 	} else if (!x->e.code) {
-		dispatch_run(&x->r, &x->e);
+		if (dispatch_run(&x->r, &x->e) >= 0)
+			x->e = (struct err)ERR_INIT;
 	}
 	return answer(x, c);
 }

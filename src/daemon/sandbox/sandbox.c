@@ -116,6 +116,7 @@ static enum event do_boot(struct sandbox_row *row, struct op *op)
 		backend_fault(&op->failure, EDOM, "start_failed");
 		return EV_REFUSED;
 	}
+	op->failure = (struct err)ERR_INIT;
 	row->enforced = m.enforced;
 	row->warm = m.warm;
 	str_copy(row->address4, sizeof(row->address4), m.address4);
@@ -137,6 +138,7 @@ static enum event do_halt(struct sandbox_row *row, struct op *op)
 		backend_fault(&op->failure, EHOSTDOWN, "backend_failed");
 		return EV_NONE;
 	}
+	op->failure = (struct err)ERR_INIT;
 	return EV_EXITED;
 }
 
