@@ -168,7 +168,9 @@ class Instance:
             self.setup("pool-up")
             self.setup("render")
             self._own_init()
-            for service in ("keeper", "daemon", "edge", "names"):
+            self._spawn("keeper")
+            self.wait_keeper()
+            for service in ("daemon", "edge", "names"):
                 self._spawn(service)
             self.wait_ready()
             self.token = self._token()
@@ -209,6 +211,16 @@ class Instance:
             if child.poll() is not None:
                 raise RuntimeError(f"{service} ended with {child.returncode}\n{self.logs()}")
 
+    def wait_keeper(self):
+        path = str(self.base / "run/keeper.sock")
+
+        def answers():
+            self._alive()
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+                return s.connect_ex(path) == 0
+
+        wait_until(answers, 30, "the keeper's socket")
+
     def wait_ready(self):
         def ready():
             self._alive()
@@ -240,12 +252,12 @@ class Instance:
     def restart_keeper(self):
         self._end("keeper", signal.SIGTERM)
         self._spawn("keeper")
-        self.wait_ready()
+        self.wait_keeper()
 
     def kill9_keeper(self):
         self._end("keeper", signal.SIGKILL)
         self._spawn("keeper")
-        self.wait_ready()
+        self.wait_keeper()
 
     def stop(self, check=True):
         """Ends everything and fails on whatever is left of it."""

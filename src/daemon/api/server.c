@@ -279,7 +279,8 @@ int server_start(const struct config *config, struct err *e)
 	int fd;
 
 	snprintf(path, sizeof(path), "%s/api.sock", config->run_dir);
-	fd = unix_listen(path, SOCK_STREAM, 0660, BACKLOG);
+	/* for everyone, HAProxy among them: who may do what is told by the token alone */
+	fd = unix_listen(path, SOCK_STREAM, 0666, BACKLOG);
 	if (fd < 0)
 		return err_set(e, -fd, "listen on '%s': %m", path);
 	dispatch_init(config);
