@@ -1,0 +1,236 @@
+#!/usr/bin/python3
+"""bench.py [--rounds N] [--block N] [--no-daemon] BUILD: how long a create and a command take, beside
+what the kernel and other runtimes need for the same on this host.
+
+One run; blocks of each measurement in turn (A B C A B C ...), so that the ratios hold on a machine
+that is busy with other things. Nothing is asserted. Creates of a block follow each other without a
+pause, so the making of slots is paid for inside the run. Needs root, crun and bwrap."""
+
+import argparse
+import json
+import os
+import pathlib
+import re
+import socket
+import subprocess
+import sys
+import time
+
+sys.dont_write_bytecode = True
+HERE = pathlib.Path(__file__).resolve().parent
+TREE = HERE.parents[1]
+sys.path[:0] = [str(HERE), str(TREE / "tests/instance")]
+
+import host as bench_host  # noqa: E402
+import instance  # noqa: E402
+
+LIMIT = "bare limit"
+CRUN_RUN = "crun run /bin/true"
+CRUN_EXEC = "crun exec /bin/true"
+
+
+def spawn(words):
+    """Nanoseconds until the program has ended."""
+    null = [(os.POSIX_SPAWN_OPEN, fd, "/dev/null", os.O_RDWR, 0) for fd in (0, 1)]
+    start = time.monotonic_ns()
+    pid = os.posix_spawn(words[0], words, os.environ, file_actions=null)
+    status = os.waitpid(pid, 0)[1]
+    took = time.monotonic_ns() - start
+    if status:
+        raise RuntimeError(f"{' '.join(words)}: status {status:#x}")
+    return took
+
+
+class Api:
+    """One keep-alive connection, with no more client in between than it takes."""
+
+    def __init__(self, address, token):
+        self.s = socket.socket(socket.AF_INET if isinstance(address, tuple) else socket.AF_UNIX)
+        self.s.settimeout(120)
+        self.s.connect(address)
+        if isinstance(address, tuple):
+            self.s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.head = f"Host: localhost\r\nAuthorization: Bearer {token}\r\n"
+
+    def call(self, method, path, body=None):
+        text = b"" if body is None else json.dumps(body).encode()
+        head = f"{method} /workspaces/default{path} HTTP/1.1\r\n{self.head}"
+        if body is not None:
+            head += f"Content-Type: application/json\r\nContent-Length: {len(text)}\r\n"
+        self.s.sendall(head.encode() + b"\r\n" + text)
+        answer = b""
+        while b"\r\n\r\n" not in answer:
+            answer += self._more()
+        head, _, rest = answer.partition(b"\r\n\r\n")
+        length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
+        length = int(length.group(1)) if length else 0
+        while len(rest) < length:
+            rest += self._more()
+        status = int(head.split()[1])
+        if status >= 300:
+            raise RuntimeError(f"{method} {path}: {status} {rest.decode()}")
+        return json.loads(rest) if rest else None
+
+    def _more(self):
+        data = self.s.recv(1 << 16)
+        if not data:
+            raise RuntimeError("the API ended the connection")
+        return data
+
+
+class Row:
+    """One measurement. `once` answers nanoseconds, or a list of them for the rows in `names`;
+    `after` is what a block leaves to clean up, not measured."""
+
+    def __init__(self, group, names, once, after=None):
+        self.group = group
+        self.names = names
+        self.once = once
+        self.after = after
+        self.times = {name: [] for name in names}
+
+    def block(self, count):
+        for _ in range(count):
+            took = self.once()
+            for name, ns in zip(self.names, took if isinstance(took, list) else [took]):
+                self.times[name].append(ns)
+        if self.after:
+            self.after()
+
+
+def api_rows(skerry, image):
+    ways = {
+        "HTTP": Api(("127.0.0.1", skerry.port), skerry.token),
+        "socket": Api(f"{skerry.base}/run/api.sock", skerry.token),
+    }
+    any_way = ways["HTTP"]
+    stay = any_way.call("POST", "/sandboxes?wait=running", {"name": "stay", "os": image})["id"]
+    made = []
+
+    def create(api):
+        start = time.monotonic_ns()
+        box = api.call("POST", "/sandboxes", {"name": "bench", "os": image})
+        created = time.monotonic_ns()
+        made.append(box["id"])
+        result = api.call("POST", f"/sandboxes/{box['id']}/exec", {"args": ["/bin/true"]})
+        end = time.monotonic_ns()
+        if result["exit_code"]:
+            raise RuntimeError(f"exec: {result}")
+        return [created - start, end - start]
+
+    def execute(api, body):
+        start = time.monotonic_ns()
+        result = api.call("POST", f"/sandboxes/{stay}/exec", body)
+        took = time.monotonic_ns() - start
+        if result["exit_code"]:
+            raise RuntimeError(f"exec: {result}")
+        return took
+
+    def remove():
+        while made:
+            any_way.call("DELETE", f"/sandboxes/{made.pop()}")
+
+    for way, api in ways.items():
+        yield Row("create", [f"API, {way}: create", f"API, {way}: create, first command"],
+                  lambda api=api: create(api), remove)
+    for way, api in ways.items():
+        yield Row("exec", [f"API, {way}: args"],
+                  lambda api=api: execute(api, {"args": ["/bin/true"]}))
+        yield Row("exec", [f"API, {way}: BASH"],
+                  lambda api=api: execute(api, {"command": "true"}))
+
+
+def host_rows(host):
+    limit = bench_host.Stepper(host.build / "tests/bench/limit", host.layer, host.pool / "bench")
+    run_bundle = str(host.bundle("run", ["/bin/true"]))
+    box = host.container("skerry-bench-stay")
+    count = iter(range(10**9))
+    bwrap = ["/usr/bin/bwrap", "--unshare-all", "--unshare-user", "--unshare-cgroup", "--uid", "0",
+             "--gid", "0", "--bind", str(host.root), "/", "--proc", "/proc", "--dev", "/dev",
+             "/bin/true"]
+
+    def crun(*words):
+        with host.view:
+            return spawn(host.crun(*words))
+
+    yield Row("create", [LIMIT, "bare limit, with removal"], lambda: limit.step("."))
+    yield Row("create", ["keeper: disk", "keeper: disk, start", "keeper: disk, start, command"],
+              lambda: host.drive.step("c"), lambda: host.drive.step("d"))
+    yield Row("create", [CRUN_RUN], lambda: crun(
+        "run", "--bundle", run_bundle, f"skerry-bench-{next(count)}"))
+    yield Row("create", ["bwrap /bin/true"], lambda: spawn(bwrap))
+    host.drive.step("c")  # the one to run commands in
+    yield Row("exec", [CRUN_EXEC], lambda: crun("exec", box, "/bin/true"))
+    yield Row("exec", ["agent: args"], lambda: host.drive.step("a"))
+    yield Row("exec", ["agent: BASH"], lambda: host.drive.step("b"))
+
+
+def percentile(values, part):
+    values = sorted(values)
+    return values[min(len(values) - 1, int(len(values) * part))]
+
+
+def report(rows):
+    for group, references in (("create", (LIMIT, CRUN_RUN)), ("exec", (CRUN_EXEC,))):
+        times = {n: t for row in rows if row.group == group for n, t in row.times.items() if t}
+        base = [percentile(times[r], 0.5) for r in references if r in times]
+        print(f"\n{group:38}{'n':>6}{'p50 ms':>9}{'p99 ms':>9}"
+              + "".join(f"{'/ ' + r.split(' /')[0]:>13}" for r in references))
+        for name, t in times.items():
+            p50 = percentile(t, 0.5)
+            print(f"{name:38}{len(t):6}{p50 / 1e6:9.2f}{percentile(t, 0.99) / 1e6:9.2f}"
+                  + "".join(f"{p50 / b:13.2f}" for b in base))
+
+
+def environment():
+    model = re.search(r"(?m)^model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text())
+    load = " ".join(f"{x:.1f}" for x in os.getloadavg())
+    return (f"kernel {os.uname().release}, {os.cpu_count()} cpus"
+            f" ({model.group(1) if model else os.uname().machine}), load {load}")
+
+
+def measure(rows, rounds, block):
+    for n in range(rounds + 1):
+        for row in rows:
+            row.block(block if n else 1)
+        if n == 0:  # caches are warm from here on
+            for row in rows:
+                row.times = {name: [] for name in row.names}
+
+
+def image_tar():
+    done = subprocess.run([TREE / "images/build", "--tar", "debian-12-slim"], check=True, text=True,
+                          env=dict(os.environ, SKERRY_IMAGE_CACHE=instance.IMAGE_CACHE),
+                          stdout=subprocess.PIPE)
+    return done.stdout.strip()
+
+
+def main():
+    options = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    options.add_argument("--rounds", type=int, default=10)
+    options.add_argument("--block", type=int, default=10)
+    options.add_argument("--no-daemon", action="store_true", help="leave skerryd and HAProxy out")
+    options.add_argument("--only", default="", help="rows whose first name has this in it")
+    options.add_argument("build", nargs="?", default="build")
+    o = options.parse_args()
+    if os.geteuid():
+        sys.exit("bench.py needs root")
+    print(environment())
+    with bench_host.Host(o.build, image_tar()) as host:
+        if o.no_daemon:
+            rows = list(host_rows(host))
+            run(rows, o)
+        else:
+            with instance.Instance(o.build) as skerry:
+                rows = list(host_rows(host)) + list(api_rows(skerry, skerry.import_image()))
+                run(rows, o)
+    print("\nafterwards: " + environment())
+
+
+def run(rows, o):
+    measure([r for r in rows if re.search(o.only, r.names[0])], o.rounds, o.block)
+    report(rows)
+
+
+if __name__ == "__main__":
+    main()
