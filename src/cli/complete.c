@@ -203,6 +203,10 @@ int cmd_complete(struct cli *c, const struct args *a, struct err *e)
 	if (cmd) /* an option without its value ends it, which is where we may be */
 		args_parse(&given, cmd->options, global_options, cmd->rest_after, false,
 			   before - n - words, a->pos + n + words, e);
+	if (cmd && cmd->rest_after && given.n_pos > cmd->rest_after) {
+		puts(":file"); /* the other program's words */
+		return 0;
+	}
 	if (!given.dashes && value_offered(c, &given, cmd, prev, cur))
 		return 0;
 	if (*cur == '-' && !given.dashes) {

@@ -47,12 +47,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def read_body(self):
         if self.headers.get("Transfer-Encoding") != "chunked":
             return self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        body = b""
+        pieces = []
         while size := int(self.rfile.readline().split(b";")[0], 16):
-            body += self.rfile.read(size)
+            pieces.append(self.rfile.read(size))
             self.rfile.readline()
         self.rfile.readline()
-        return body
+        return b"".join(pieces)
 
     def handle_any(self):
         request = Request(self.command, self.path, self.headers, self.read_body())

@@ -1,0 +1,911 @@
+"""The command line tool against a fake API: bytes, exit codes, errors, names, escapes, completion.
+
+No daemon and no sandbox is needed; what is checked is what leaves the tool and what it prints.
+"""
+
+import base64
+import json
+import os
+import pathlib
+import pty
+import re
+import select
+import signal
+import subprocess
+import threading
+import time
+
+import pytest
+
+from fake_api import FakeApi, answer, error
+
+TREE = pathlib.Path(__file__).resolve().parents[2]
+SKERRY = TREE / os.environ.get("SKERRY_TEST_BUILD", "build") / "src" / "cli" / "skerry"
+W = "/workspaces/default"
+TOKEN = "skry_very_secret_token"
+SB = {"id": "sb" + "a" * 20, "identifier": "hello", "name": "hello", "status": "RUNNING",
+      "setup_status": "SUCCESS", "os": "debian:12", "resources": "2x4",
+      "create_date": "2026-01-02T03:04:05Z", "url": "u", "html_url": "h"}
+CM = {"id": "cm" + "b" * 20, "command": "make", "runtime": "BASH", "status": "SUCCESSFUL",
+      "exit_code": 0, "reason": "EXITED", "start_date": "2026-01-02T03:04:05Z"}
+
+
+@pytest.fixture
+def fake():
+    server = FakeApi()
+    yield server
+    server.close()
+
+
+class Cli:
+    def __init__(self, home, url):
+        self.home = home
+        self.env = {"PATH": os.environ["PATH"], "HOME": str(home), "SKERRY_TOKEN": TOKEN,
+                    "LANG": "C.UTF-8"}
+        for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS", "LSAN_OPTIONS"):
+            if name in os.environ:
+                self.env[name] = os.environ[name]
+        if url:
+            self.env["SKERRY_URL"] = url
+
+    def __call__(self, *args, input=b"", env=None, timeout=60):
+        p = subprocess.run([SKERRY, *args], input=input, capture_output=True, timeout=timeout,
+                           env={**self.env, **(env or {})})
+        assert TOKEN.encode() not in p.stdout + p.stderr
+        assert b"Sanitizer" not in p.stderr, p.stderr
+        return p
+
+    def start(self, *args, **more):
+        return subprocess.Popen([SKERRY, *args], env=self.env, stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
+
+    def on_terminal(self, *args, env=None):
+        """Output (both streams) and status with a terminal as stdin, stdout and stderr."""
+        main, side = pty.openpty()
+        p = subprocess.Popen([SKERRY, *args], env={**self.env, "TERM": "xterm", **(env or {})},
+                             stdin=side, stdout=side, stderr=side, start_new_session=True)
+        os.close(side)
+        out = b""
+        try:
+            while piece := os.read(main, 65536):
+                out += piece
+        except OSError:
+            pass
+        os.close(main)
+        return out.replace(b"\r\n", b"\n"), p.wait(60)
+
+
+@pytest.fixture
+def cli(tmp_path, fake):
+    return Cli(tmp_path, fake.url)
+
+
+def serve(fake, method, path, obj, status=200):
+    fake.route(method, W + path, lambda request: answer(obj, status))
+
+
+def exec_answers(fake, obj, name="hello"):
+    serve(fake, "POST", f"/sandboxes/{name}/exec", {"runtime": "BASH", "exit_code": 0, **obj})
+
+
+def json_error(p):
+    lines = p.stderr.decode().splitlines()
+    assert len(lines) == 1, p.stderr
+    return json.loads(lines[0])["error"]
+
+
+# --- requests ------------------------------------------------------------------------------------
+
+def test_create_sends_what_was_given_only(fake, cli):
+    serve(fake, "POST", "/sandboxes", SB, 201)
+    p = cli("create", "my box")
+    assert (p.returncode, p.stdout, p.stderr) == (0, SB["id"].encode() + b"\n", b"")
+    assert fake.requests[0].json == {"name": "my box"}
+    assert fake.requests[0].target == W + "/sandboxes"
+    assert fake.requests[0].headers["Authorization"] == "Bearer " + TOKEN
+    p = cli("sb", "create", "--name", "x", "--image", "ubuntu:24.04", "--cpus", "1.5", "--memory",
+            "4G", "--disk=20", "--tag", "a", "--tag", "b", "--boot", "one", "--boot", "two 'q'",
+            "--timeout", "60", "--no-auto-start", "--wait", "setup", "--wait-timeout", "5",
+            "--project", "p q")
+    assert p.returncode == 0, p.stderr
+    assert fake.requests[1].json == {
+        "name": "x", "os": "ubuntu:24.04", "cpus": 1.5, "memory_mb": 4096, "disk_gb": 20,
+        "tags": ["a", "b"], "first_boot_commands": "one\ntwo 'q'", "timeout": 60,
+        "auto_start": False}
+    assert fake.requests[1].query == {"project_name": "p q", "wait": "setup", "wait_timeout": "5"}
+
+
+ODD = ["a/b", "../x", "%2e%2e", "a b", "a?b=c", "a#b", "é日", "a%00", "'\"\\", "a\nb", "&;|"]
+
+
+@pytest.mark.parametrize("name", ODD)
+@pytest.mark.parametrize("words", [("get",), ("stop",), ("destroy",), ("command", "list")])
+def test_odd_names_stay_one_segment(fake, cli, name, words):
+    p = cli(*words, name)
+    assert p.returncode == 1
+    [request] = fake.requests
+    parts = request.path.split("/")
+    assert parts[:4] == ["", "workspaces", "default", "sandboxes"]
+    assert len(parts) == 5 + (words[0] in ("stop", "command"))
+    import urllib.parse
+    assert urllib.parse.unquote(parts[4]) == name
+    assert re.fullmatch(r"[A-Za-z0-9._~%-]+", parts[4])
+
+
+@pytest.mark.parametrize("name", ["", ".", ".."])
+def test_names_that_cannot_be(fake, cli, name):
+    p = cli("get", name)
+    assert p.returncode == 2
+    assert fake.requests == []
+
+
+def test_unix_socket(tmp_path):
+    server = FakeApi(str(tmp_path / "api.sock"))
+    try:
+        serve(server, "GET", "/sandboxes", {"sandboxes": [SB]})
+        p = Cli(tmp_path, server.url)("list", "-q")
+        assert p.stdout.decode() == SB["id"] + "\n"
+        # a proxy from the environment is not asked
+        p = Cli(tmp_path, server.url)("list", "-q", env={"http_proxy": "http://127.0.0.1:1"})
+        assert p.returncode == 0
+    finally:
+        server.close()
+
+
+def test_proxy_is_not_asked_for_loopback(fake, cli):
+    serve(fake, "GET", "/sandboxes", {"sandboxes": []})
+    assert cli("list", env={"http_proxy": "http://127.0.0.1:1"}).returncode == 0
+
+
+def test_redirects_are_not_followed(fake, cli):
+    other = FakeApi()
+    try:
+        fake.route("GET", W + "/sandboxes/hello", lambda r: (
+            302, {"Location": other.url + "/steal", "Content-Type": "text/plain"}, b""))
+        assert cli("get", "hello").returncode == 1
+        assert other.requests == []
+    finally:
+        other.close()
+
+
+def test_pages_are_followed(fake, cli):
+    def page(request):
+        cursor = request.query.get("cursor")
+        at = int(cursor or 0)
+        more = {"next_cursor": str(at + 2)} if at < 4 else {}
+        return answer({"sandboxes": [dict(SB, identifier=f"s{at + i}") for i in range(2)], **more})
+
+    fake.route("GET", W + "/sandboxes", page)
+    p = cli("list")
+    assert [line.split("\t")[0] for line in p.stdout.decode().splitlines()] == [
+        "s0", "s1", "s2", "s3", "s4", "s5"]
+    p = cli("list", "--format", "json")
+    assert len(json.loads(p.stdout)["sandboxes"]) == 6
+    p = cli("list", "--limit", "2", "--format", "json")
+    assert len(json.loads(p.stdout)["sandboxes"]) == 2
+    assert fake.requests[-1].query == {"limit": "2"}
+
+
+def test_states(fake, cli):
+    for verb, state in (("start", "RUNNING"), ("stop", "STOPPED"), ("restart", "RUNNING")):
+        serve(fake, "POST", f"/sandboxes/hello/{verb}", dict(SB, status=state))
+        p = cli(verb, "hello")
+        assert (p.returncode, p.stdout.decode()) == (0, f"hello\t{state}\n")
+        assert fake.requests[-1].body == b""
+    cli("stop", "hello", "--grace", "0")
+    assert fake.requests[-1].json == {"grace": 0}
+
+
+def test_several_arguments_all_tried(fake, cli):
+    fake.route("DELETE", W + "/sandboxes/a", lambda r: (204, {}, b""))
+    fake.route("DELETE", W + "/sandboxes/c", lambda r: (204, {}, b""))
+    p = cli("rm", "a", "b", "c")
+    assert p.returncode == 1
+    assert [r.path.rsplit("/", 1)[1] for r in fake.requests] == ["a", "b", "c"]
+    assert p.stderr.count(b"skerry:") == 1
+    assert cli("rm", "a", "c").returncode == 0
+
+
+# --- exec ----------------------------------------------------------------------------------------
+
+def test_exec_words_are_exact(fake, cli):
+    exec_answers(fake, {"stdout": "", "stderr": ""})
+    words = ["-n", "\\t", "a b", "$(id)", "`id`", "'\"'", "x\ny", "=x", "😀", "", "--", "--help",
+             "-d", "--format"]
+    p = cli("exec", "hello", "--user", "dev", "--env", "A=b=c", "-e", "B=", "--cwd", "/tmp",
+            "--timeout", "2.5", "--", "prog", *words)
+    assert p.returncode == 0, p.stderr
+    assert fake.requests[0].json == {
+        "args": ["prog", *words], "user": "dev", "env": {"A": "b=c", "B": ""}, "cwd": "/tmp",
+        "timeout": 2.5}
+    cli("exec", "hello", "ls", "-la", "--user", "x")
+    assert fake.requests[1].json == {"args": ["ls", "-la", "--user", "x"]}
+
+
+def test_exec_shell_forms(fake, cli):
+    exec_answers(fake, {})
+    cli("exec", "hello", "-c", "a | b")
+    cli("exec", "hello", "--shell", "a | b")
+    cli("exec", "hello", "--runtime", "python", "-c", "print(1)")
+    assert [r.json for r in fake.requests] == [
+        {"command": "a | b"}, {"command": "a | b"}, {"command": "print(1)", "runtime": "PYTHON"}]
+    p = cli("exec", "hello", "ls -la")
+    assert p.returncode == 125 and b"-c" in p.stderr
+    cli("exec", "hello", "--", "my prog")
+    assert fake.requests[-1].json == {"args": ["my prog"]}
+    assert len(fake.requests) == 4
+
+
+BYTES = bytes(range(256)) * 3 + b"\x1b[31mred\n\0\0no newline"
+
+
+def test_exec_bytes_are_exact(fake, cli):
+    exec_answers(fake, {
+        "stdout": BYTES.decode("utf-8", "replace"), "stdout_base64": base64.b64encode(BYTES).decode(),
+        "stderr": "a\n\n\nb\r\nc\0d é"})
+    p = cli("exec", "hello", "x")
+    assert p.returncode == 0
+    assert p.stdout == BYTES
+    assert p.stderr == "a\n\n\nb\r\nc\0d é".encode()
+
+
+def test_exec_large_output(fake, cli):
+    data = os.urandom(2 * 1024 * 1024)
+    exec_answers(fake, {"stdout": "\0" * (2 * 1024 * 1024), "stderr": "",
+                        "stderr_base64": base64.b64encode(data).decode()})
+    p = cli("exec", "hello", "x")
+    assert p.stdout == b"\0" * (2 * 1024 * 1024)
+    assert p.stderr == data
+
+
+@pytest.mark.parametrize("code", [0, 1, 2, 7, 125, 126, 127, 137, 255])
+def test_exec_code_is_the_commands(fake, cli, code):
+    exec_answers(fake, {"exit_code": code})
+    assert cli("exec", "hello", "x").returncode == code
+    assert cli("--format", "json", "exec", "hello", "x").returncode == code
+
+
+def test_exec_time_out_and_cut(fake, cli):
+    exec_answers(fake, {"exit_code": 137, "timed_out": True, "timeout": 2, "stdout": "part",
+                        "stdout_truncated": True, "stdout_bytes": 5000000, "id": CM["id"],
+                        "warnings": ["cwd \x1b[2J is gone"]})
+    p = cli("exec", "hello", "x")
+    assert p.returncode == 137
+    assert p.stdout == b"part"
+    assert b"time limit of 2 s" in p.stderr
+    assert b"5000000 bytes" in p.stderr and CM["id"].encode() in p.stderr
+    assert b"\x1b" not in p.stderr and b"\\x1b[2J is gone" in p.stderr
+
+
+def test_exec_unknown_outcome_is_no_success(fake, cli):
+    fake.route("POST", W + "/sandboxes/hello/exec",
+               lambda r: answer({"id": CM["id"], "stdout": "x"}))
+    p = cli("exec", "hello", "x")
+    assert p.returncode == 125
+    assert p.stdout == b"x"
+    assert b"nobody knows" in p.stderr and CM["id"].encode() in p.stderr
+
+
+@pytest.mark.parametrize("body", [
+    [b'{"exit_code": 0, "std', None],  # cut midway
+    [b"not json"],
+    [b'{"exit_code": "0"}'],
+    [b"[]"],
+])
+def test_exec_broken_answers(fake, cli, body):
+    fake.route("POST", W + "/sandboxes/hello/exec",
+               lambda r: (200, {"Content-Type": "application/json"}, iter(body)))
+    p = cli("exec", "hello", "x")
+    assert p.returncode == 125
+    assert p.stderr.startswith(b"skerry: ")
+
+
+def test_exec_failures_are_125(fake, cli):
+    fake.route("POST", W + "/sandboxes/hello/exec",
+               lambda r: error(409, "the sandbox is STOPPED", code="sandbox_stopped", hint="start it"))
+    p = cli("exec", "hello", "x")
+    assert p.returncode == 125
+    assert p.stderr == b"skerry: the sandbox is STOPPED\n  hint: start it\n"
+    for words in (["exec"], ["exec", "hello"], ["exec", "hello", "--nope", "x"],
+                  ["exec", "hello", "-c", "a", "b"], ["exec", "hello", "-e", "novalue", "x"],
+                  ["exec", "hello", "--timeout", "soon", "x"], ["run", "img"]):
+        assert cli(*words).returncode == 125, words
+    assert len(fake.requests) == 1
+
+
+def test_exec_stdin(fake, cli):
+    exec_answers(fake, {})
+    cli("exec", "hello", "-i", "--", "cat", input="é\0\n\nlast".encode())
+    assert fake.requests[0].json == {"args": ["cat"], "stdin": "é\0\n\nlast"}
+    cli("exec", "hello", "--", "cat", input=b"not read")
+    assert fake.requests[1].json == {"args": ["cat"]}
+    for data in (b"x" * (1024 * 1024 + 1), b"\xff\xfe", b'"' * (600 * 1024)):
+        p = cli("exec", "hello", "-i", "--", "cat", input=data)
+        assert p.returncode == 125
+        assert b"request" in p.stderr
+    assert len(fake.requests) == 2
+
+
+def test_exec_detached(fake, cli):
+    serve(fake, "POST", "/sandboxes/hello/commands", CM, 201)
+    p = cli("exec", "-d", "--keep-awake", "hello", "--", "make")
+    assert (p.returncode, p.stdout.decode()) == (0, CM["id"] + "\n")
+    assert fake.requests[0].json == {"args": ["make"], "keep_awake": True}
+
+
+def test_exec_interrupted(fake, cli):
+    asked, go = threading.Event(), threading.Event()
+
+    def slow(request):
+        asked.set()
+        go.wait(30)
+        return answer({"exit_code": 0})
+
+    fake.route("POST", W + "/sandboxes/hello/exec", slow)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asked.clear()
+        p = cli.start("exec", "hello", "x")
+        assert asked.wait(30)
+        p.send_signal(number)
+        out, err = p.communicate(timeout=30)
+        assert p.returncode == 128 + number
+        assert out == b"" and b"runs on in 'hello'" in err
+    go.set()
+
+
+# --- run -----------------------------------------------------------------------------------------
+
+def run_routes(fake, exec_route):
+    """A world of one sandbox; answers what is alive."""
+    alive = []
+
+    def create(request):
+        alive.append(request.json["identifier"])
+        name = alive[-1]
+        fake.route("POST", f"{W}/sandboxes/{name}/exec", exec_route)
+        fake.route("DELETE", f"{W}/sandboxes/{name}", destroy)
+        return answer(dict(SB, identifier=name), 201)
+
+    def destroy(request):
+        name = request.path.rsplit("/", 1)[1]
+        if name not in alive:
+            return error(404, "no such sandbox", code="not_found")
+        alive.remove(name)
+        return 204, {}, b""
+
+    fake.route("POST", W + "/sandboxes", create)
+    return alive
+
+
+def test_run_destroys(fake, cli):
+    alive = run_routes(fake, lambda r: answer({"exit_code": 3, "stdout": "out", "stderr": "err"}))
+    p = cli("run", "debian:12", "--cpus", "2", "--user", "dev", "--", "make", "-j", "--keep")
+    assert (p.returncode, p.stdout, p.stderr) == (3, b"out", b"err")
+    create, call, destroy = fake.requests
+    assert create.json["os"] == "debian:12" and create.json["cpus"] == 2
+    assert create.query["wait"] == "running"
+    assert call.json == {"args": ["make", "-j", "--keep"], "user": "dev"}
+    assert destroy.method == "DELETE" and alive == []
+
+
+def test_run_keeps(fake, cli):
+    alive = run_routes(fake, lambda r: answer({"exit_code": 0}))
+    p = cli("run", "--keep", "debian:12", "--", "true")
+    assert p.returncode == 0
+    assert len(alive) == 1 and alive[0].encode() in p.stderr
+
+
+def test_run_destroys_after_errors(fake, cli):
+    alive = run_routes(fake, lambda r: error(500, "broken"))
+    assert cli("run", "debian:12", "--", "true").returncode == 125
+    assert alive == []
+    alive = run_routes(fake, lambda r: (200, {}, iter([b'{"exit', None])))
+    assert cli("run", "debian:12", "--", "true").returncode == 125
+    assert alive == []
+    # refused at once: nothing was made, nothing is to be destroyed
+    fake.requests.clear()
+    fake.route("POST", W + "/sandboxes", lambda r: error(400, "no such image"))
+    assert cli("run", "nope", "--", "true").returncode == 125
+    assert [r.method for r in fake.requests if r.method == "POST"] == ["POST"]
+
+
+def test_run_destroys_a_failed_start(fake, cli):
+    alive = run_routes(fake, lambda r: answer({"exit_code": 0}))
+    made = fake.routes["POST", W + "/sandboxes"]
+
+    def fails(request):
+        made(request)
+        return answer(dict(SB, status="FAILED", exit_reason={"code": "x", "text": "no disk"}), 201)
+
+    fake.route("POST", W + "/sandboxes", fails)
+    p = cli("run", "debian:12", "--", "true")
+    assert p.returncode == 125 and b"no disk" in p.stderr
+    assert alive == []
+    assert not any(r.path.endswith("/exec") for r in fake.requests)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_run_interrupted_destroys(fake, cli, number):
+    asked, go = threading.Event(), threading.Event()
+
+    def slow(request):
+        asked.set()
+        go.wait(30)
+        return answer({"exit_code": 0})
+
+    alive = run_routes(fake, slow)
+    p = cli.start("run", "debian:12", "--", "sleep", "60")
+    assert asked.wait(30)
+    assert len(alive) == 1
+    p.send_signal(number)
+    p.communicate(timeout=30)
+    assert p.returncode == 128 + number
+    assert alive == []
+    go.set()
+
+
+def test_run_interrupted_while_creating(fake, cli):
+    """The sandbox comes into being after its maker was interrupted: it goes all the same."""
+    asked, go = threading.Event(), threading.Event()
+    alive = run_routes(fake, lambda r: answer({"exit_code": 0}))
+    made = fake.routes["POST", W + "/sandboxes"]
+
+    def slow(request):
+        asked.set()
+        go.wait(30)
+        return made(request)
+
+    fake.route("POST", W + "/sandboxes", slow)
+    p = cli.start("run", "debian:12", "--", "true")
+    assert asked.wait(30)
+    p.send_signal(signal.SIGINT)
+    deadline = time.monotonic() + 30
+    while not any(r.method == "DELETE" for r in fake.requests):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    go.set()
+    p.communicate(timeout=60)
+    assert p.returncode == 130
+    assert alive == []
+
+
+# --- commands ------------------------------------------------------------------------------------
+
+def log_line(stream, data, offset, **more):
+    return json.dumps({"type": stream, "data": data, "offset": offset, **more}).encode() + b"\n"
+
+
+def logs_path():
+    return f"{W}/sandboxes/hello/commands/{CM['id']}/logs"
+
+
+def jsonl(*pieces):
+    return lambda request: (200, {"Content-Type": "application/jsonl"}, iter(pieces))
+
+
+def test_logs_bytes(fake, cli):
+    lines = (log_line("STDOUT", "a", 0) + log_line("STDOUT", "", 2) + log_line("STDERR", "e", 0) +
+             log_line("STDOUT", "�", 3, data_base64=base64.b64encode(b"\xff\0").decode()) +
+             log_line("STDOUT", "é\r", 6, partial=True) +
+             json.dumps({"type": "EXIT", **CM}).encode() + b"\n")
+    # pieces end anywhere, inside lines and characters
+    fake.route("GET", logs_path(), jsonl(*[lines[i:i + 7] for i in range(0, len(lines), 7)]))
+    p = cli("command", "logs", "hello", CM["id"])
+    assert (p.returncode, p.stderr) == (0, b"e\n")
+    assert p.stdout == b"a\n\n\xff\0\n\xc3\xa9\r"
+
+
+def test_logs_keep_order(fake, cli):
+    lines = b"".join(log_line("STDOUT" if i % 3 else "STDERR", str(i), (i // 3 if i % 3 == 0 else
+                     i - 1 - i // 3) * 2) for i in range(9))
+    fake.route("GET", logs_path(), jsonl(lines))
+    p = subprocess.run([SKERRY, "command", "logs", "hello", CM["id"]], env=cli.env,
+                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert p.stdout == b"".join(b"%d\n" % i for i in range(9))
+
+
+def test_logs_dropped_and_json(fake, cli):
+    lines = [{"type": "STDOUT", "data": "a\x9b", "offset": 0},
+             {"type": "DROPPED", "stream": "stdout", "bytes": 4000},
+             {"type": "STDOUT", "data": "z", "offset": 4003}]
+    fake.route("GET", logs_path(),
+               jsonl(b"".join(json.dumps(line, ensure_ascii=False).encode() + b"\n" for line in lines)))
+    p = cli("command", "logs", "hello", CM["id"])
+    assert p.stdout == "a\x9b\nz\n".encode()
+    assert b"4000 bytes of stdout" in p.stderr
+    p = cli("command", "logs", "hello", CM["id"], "--format", "json")
+    assert [json.loads(line) for line in p.stdout.splitlines()] == lines
+    assert b"\xc2\x9b" not in p.stdout
+
+
+def test_logs_cut_stream_is_an_error(fake, cli):
+    fake.route("GET", logs_path(), jsonl(log_line("STDOUT", "a", 0), None))
+    for follow in ([], ["--follow"]):
+        p = cli("command", "logs", "hello", CM["id"], *follow)
+        assert (p.returncode, p.stdout) == (1, b"a\n"), p.stderr
+    # ended cleanly, but without the event that ends a followed one
+    fake.route("GET", logs_path(), jsonl(log_line("STDOUT", "a", 0)))
+    assert cli("command", "logs", "hello", CM["id"]).returncode == 0
+    p = cli("command", "logs", "hello", CM["id"], "-f")
+    assert (p.returncode, p.stdout) == (1, b"a\n") and b"--follow" in p.stderr
+
+
+def test_logs_follow_without_the_server(fake, cli):
+    """The server follows not yet and knows no events: what grows is printed once."""
+    rounds = [log_line("STDOUT", "on", 0, partial=True),
+              log_line("STDOUT", "one", 0) + log_line("STDERR", "e", 0),
+              log_line("STDOUT", "one", 0) + log_line("STDERR", "e", 0) +
+              log_line("STDOUT", "two", 4, partial=True)]
+    at = [0]
+
+    def logs(request):
+        for field in ("events", "follow"):
+            if field in request.query:
+                return error(400, f"{field}: not available", code="not_available", field=field)
+        return 200, {"Content-Type": "application/jsonl"}, rounds[min(at[0], 2)]
+
+    def status(request):
+        at[0] += 1
+        return answer(dict(CM, status="INPROGRESS" if at[0] < 2 else "SUCCESSFUL"))
+
+    fake.route("GET", logs_path(), logs)
+    fake.route("GET", f"{W}/sandboxes/hello/commands/{CM['id']}", status)
+    p = cli("command", "logs", "hello", CM["id"], "--follow")
+    assert (p.returncode, p.stdout, p.stderr) == (0, b"one\ntwo", b"e\n")
+
+
+def test_command_status_list_kill(fake, cli):
+    serve(fake, "GET", "/sandboxes/hello/commands", {"commands": [dict(CM, command="a\tb\x1b")]})
+    serve(fake, "GET", f"/sandboxes/hello/commands/{CM['id']}", CM)
+    serve(fake, "POST", f"/sandboxes/hello/commands/{CM['id']}/terminate",
+          dict(CM, status="FAILED", exit_code=137, signal="KILL"))
+    p = cli("command", "list", "hello")
+    assert p.stdout.decode() == (f"{CM['id']}\tSUCCESSFUL\t0\tEXITED\t2026-01-02T03:04:05Z\t"
+                                 "a\\tb\\x1b\n")
+    p = cli("command", "status", "hello", CM["id"], "--wait", "5")
+    assert b"exit code\t0\n" in p.stdout
+    assert fake.requests[-1].query == {"wait": "5"}
+    p = cli("sb", "command", "kill", "hello", CM["id"], "--signal", "int", "--grace", "1")
+    assert p.returncode == 0
+    assert fake.requests[-1].json == {"signal": "INT", "grace": 1}
+
+
+# --- wait, images --------------------------------------------------------------------------------
+
+def test_wait(fake, cli):
+    states = iter(["STARTING", "STARTING", "RUNNING", "STOPPING", "STOPPED", "STARTING", "FAILED"])
+    fake.route("GET", W + "/sandboxes/hello", lambda r: answer(
+        dict(SB, status=next(states), exit_reason={"code": "x", "text": "no disk"})))
+    assert cli("wait", "hello").returncode == 0
+    assert cli("wait", "hello", "--state", "stopped").returncode == 0
+    p = cli("wait", "hello")
+    assert p.returncode == 1 and b"no disk" in p.stderr
+    serve(fake, "GET", "/sandboxes/hello", dict(SB, status="STARTING"))
+    p = cli("wait", "hello", "--timeout", "0.3")
+    assert p.returncode == 1 and b"STARTING, not RUNNING" in p.stderr
+    assert cli("wait", "hello", "--state", "happy").returncode == 2
+    assert cli("wait", "gone").returncode == 1
+
+
+def test_image_import_streams(fake, cli, tmp_path):
+    data = os.urandom(5 * 1024 * 1024)
+    serve(fake, "POST", "/images", {"name": "box:1"}, 201)
+    p = cli("image", "import", "box:1", "--user", "dev", "--work-dir", "/s r c", input=data)
+    assert (p.returncode, p.stdout) == (0, b"box:1\n"), p.stderr
+    assert fake.requests[0].body == data
+    assert fake.requests[0].query == {"name": "box:1", "user": "dev", "work_dir": "/s r c"}
+    assert fake.requests[0].headers["Content-Type"] == "application/x-tar"
+    assert fake.requests[0].headers["Transfer-Encoding"] == "chunked"
+    file = tmp_path / "root.tar"
+    file.write_bytes(data)
+    assert cli("image", "import", "box:1", str(file)).returncode == 0
+    assert fake.requests[1].body == data
+    assert fake.requests[1].headers["Content-Length"] == str(len(data))
+    p = cli("image", "import", "box:1", str(tmp_path / "none"))
+    assert p.returncode == 1 and b"No such file" in p.stderr
+
+
+def test_image_import_memory(fake, cli):
+    """A tar of any size passes through a small process."""
+    fake.route("POST", W + "/images", lambda r: answer({"name": "x"}, 201))
+    size = 200 * 1024 * 1024
+    script = f'ulimit -v 400000; head -c {size} /dev/zero | "$0" image import x'
+    if cli.env.keys() & {"ASAN_OPTIONS"}:
+        pytest.skip("the address sanitizer reserves more than the limit")
+    p = subprocess.run(["bash", "-c", script, SKERRY], env=cli.env, capture_output=True, timeout=120)
+    assert p.returncode == 0, p.stderr
+    assert len(fake.requests[0].body) == size
+
+
+def test_image_list_and_rm(fake, cli):
+    serve(fake, "GET", "/images", {"images": [{"name": "debian:12", "size_bytes": 104857600}]})
+    assert cli("image", "ls").stdout == b"debian:12\t100 MiB\t-\t-\t-\n"
+    fake.route("DELETE", W + "/images/debian%3A12", lambda r: (204, {}, b""))
+    assert cli("image", "rm", "debian:12").returncode == 0
+
+
+# --- output --------------------------------------------------------------------------------------
+
+EVIL = dict(SB, identifier="日本", os="\x1b[31m\n\u202e", resources="a\tb", status="\x9b31m")
+
+
+def test_table_elsewhere(fake, cli):
+    serve(fake, "GET", "/sandboxes", {"sandboxes": [SB, EVIL, {}]})
+    p = cli("list")
+    lines = p.stdout.decode().split("\n")
+    assert lines[0] == "\t".join(["hello", "RUNNING", "SUCCESS", "debian:12", "2x4",
+                                  "2026-01-02T03:04:05Z", SB["id"]])
+    assert lines[1].split("\t")[:5] == ["日本", "\\u009b31m", "SUCCESS", "\\x1b[31m\\n\\u202e",
+                                        "a\\tb"]
+    assert lines[2] == "\t".join("-" * 7)
+    assert len(lines) == 4
+
+
+def test_table_on_a_terminal(fake, cli):
+    serve(fake, "GET", "/sandboxes", {"sandboxes": [SB, EVIL]})
+    out, status = cli.on_terminal("list")
+    assert status == 0
+    assert b"\x1b" not in out and b"\xc2\x9b" not in out
+    header, first, second, last = out.decode().split("\n")
+    column = header.index("STATUS")
+    assert first.index("RUNNING") == column
+    assert second.index("\\u009b") == column - 2  # two characters that are two columns wide each
+    assert not header.endswith(" ") and last == ""
+
+
+def test_errors_on_a_terminal_are_escaped(fake, cli):
+    fake.route("GET", W + "/sandboxes/hello",
+               lambda r: error(404, "no \x1b]0;title\x07 here\nskerry: forged", code="not_found"))
+    out, status = cli.on_terminal("get", "hello")
+    assert status == 1
+    assert out == b"skerry: no \\x1b]0;title\\a here\\nskerry: forged\n"
+
+
+def test_json_is_the_servers_object(fake, cli):
+    odd = dict(EVIL, extra={"deep": [1, 2.5, True, None, "\0\x7f\x9b"]}, big=2 ** 53)
+    serve(fake, "GET", "/sandboxes/hello", odd)
+    p = cli("get", "hello", "--format", "json")
+    assert json.loads(p.stdout) == odd
+    assert list(json.loads(p.stdout)) == list(odd)
+    assert not re.search(rb"[\x00-\x09\x0b-\x1f\x7f]|\xc2[\x80-\x9f]", p.stdout)
+
+
+def test_full_disk_is_an_error(fake, cli):
+    serve(fake, "GET", "/sandboxes", {"sandboxes": [SB]})
+    exec_answers(fake, {"stdout": "x"})
+    for words, status in ((["list"], 1), (["exec", "hello", "x"], 125), (["--help"], 1)):
+        with open("/dev/full", "wb") as full:
+            p = subprocess.run([SKERRY, *words], env=cli.env, stdout=full, stderr=subprocess.PIPE)
+        assert p.returncode == status
+        assert b"No space left" in p.stderr
+
+
+# --- errors --------------------------------------------------------------------------------------
+
+def test_json_errors(fake, cli):
+    fake.route("GET", W + "/sandboxes/hello", lambda r: error(
+        409, "busy", code="sandbox_busy", hint="wait", field="x"))
+    p = cli("get", "hello", "--format", "json")
+    assert (p.returncode, p.stdout) == (1, b"")
+    assert json_error(p) == {"code": "sandbox_busy", "message": "busy", "hint": "wait"}
+    for words, code in ((["--format=json", "crate"], "usage"),
+                        (["get", "--format", "json"], "usage"),
+                        (["get", "a", "--nope", "--format", "json"], "usage")):
+        p = cli(*words)
+        assert p.returncode == 2
+        assert json_error(p)["code"] == code
+    p = cli("list", "--format", "json", "--url", "http://127.0.0.1:1")
+    assert p.returncode == 1
+    assert json_error(p)["code"] == "connection_failed"
+    assert "skerry doctor" in json_error(p)["hint"]
+
+
+@pytest.mark.parametrize("status, body", [
+    (500, b"<html>\x1b[31m</html>"), (502, b""), (400, b'{"errors":[]}'), (404, b'{"errors":3}'),
+    (503, b'{"errors":[{"message":7}]}'), (200, b"<html>"), (200, b"\xff")])
+def test_answers_from_elsewhere(fake, cli, status, body):
+    fake.route("GET", W + "/sandboxes/hello", lambda r: (status, {"Content-Type": "text/html"}, body))
+    p = cli("get", "hello")
+    assert p.returncode == 1 and p.stdout == b""
+    assert p.stderr.startswith(b"skerry: ") and b"\x1b" not in p.stderr
+    json_error(cli("get", "hello", "--format", "json"))
+
+
+def test_connection_failures_name_url_and_remedy(cli, tmp_path):
+    for url in ("http://127.0.0.1:1", f"unix://{tmp_path}/none.sock"):
+        p = cli("list", env={"SKERRY_URL": url})
+        assert p.returncode == 1
+        assert url.encode() in p.stderr and b"skerry doctor" in p.stderr
+    p = cli("list", env={"SKERRY_URL": "ftp://x"})
+    assert p.returncode == 1 and b"ftp://x" in p.stderr
+
+
+def test_endless_answer_is_bounded(fake, cli):
+    def endless():
+        while True:
+            yield b" " * 65536
+
+    fake.route("GET", W + "/sandboxes/hello",
+               lambda r: (200, {"Content-Type": "application/json"}, endless()))
+    p = cli("get", "hello")
+    assert p.returncode == 1 and b"larger than" in p.stderr
+
+
+def test_suggestions(cli):
+    p = cli("sb", "crate")
+    assert p.returncode == 2 and b"did you mean: skerry create" in p.stderr
+    p = cli("comand")
+    assert b"did you mean: skerry command" in p.stderr
+    assert cli().returncode == 2
+
+
+# --- configuration -------------------------------------------------------------------------------
+
+def test_config_others_can_read_is_refused(fake, cli, tmp_path):
+    serve(fake, "GET", "/sandboxes", {"sandboxes": []})
+    path = tmp_path / ".config" / "skerry" / "config.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"contexts": {"default": {"token": TOKEN}}}))
+    path.chmod(0o644)
+    p = cli("list")
+    assert p.returncode == 1 and b"chmod 600" in p.stderr
+    assert fake.requests == []
+    path.chmod(0o600)
+    assert cli("list").returncode == 0
+
+
+def test_config_set_and_show(fake, cli, tmp_path):
+    serve(fake, "GET", "/sandboxes", {"sandboxes": []})
+    del cli.env["SKERRY_TOKEN"], cli.env["SKERRY_URL"]
+    assert cli("config", "set", "url", fake.url).returncode == 0
+    assert cli("config", "set", "token", "-", input=TOKEN.encode() + b"\n").returncode == 0
+    assert cli("config", "set", "project", "p").returncode == 0
+    path = tmp_path / ".config" / "skerry" / "config.json"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert json.loads(path.read_text()) == {"current": "default", "contexts": {
+        "default": {"url": fake.url, "token": TOKEN, "project": "p"}}}
+    p = cli("list")
+    assert p.returncode == 0
+    assert fake.requests[0].headers["Authorization"] == "Bearer " + TOKEN
+    assert fake.requests[0].query == {"project_name": "p"}
+    p = cli("config")
+    assert b"token\t(set, not shown)\tconfiguration file\n" in p.stdout
+    p = cli("config", "--format", "json")
+    assert json.loads(p.stdout)["token"] == {"set": True, "source": "configuration file"}
+    assert cli("config", "set", "colour", "red").returncode == 2
+    assert cli("config", "set", "url", "gopher://x").returncode == 2
+    # another context comes into being by being set
+    assert cli("config", "set", "url", "http://127.0.0.1:1", "--context", "far").returncode == 0
+    assert cli("list", "--context", "far").returncode == 1
+    assert cli("list", "--context", "none").returncode == 1
+    assert cli("list").returncode == 0
+
+
+def test_doctor_without_a_daemon(cli):
+    p = cli("doctor", "--format", "json", env={"SKERRY_URL": "http://127.0.0.1:1"})
+    assert p.returncode == 1
+    checks = {c["name"]: c for c in json.loads(p.stdout)["checks"]}
+    assert checks["API"]["status"] == "fail" and checks["API"]["hint"]
+    assert checks["kernel"]["text"].startswith(os.uname().release)
+    assert {c["status"] for c in checks.values()} <= {"ok", "warn", "fail"}
+    for check in checks.values():
+        assert check["status"] == "ok" or check.get("hint"), check
+    p = cli("doctor", env={"SKERRY_URL": "http://127.0.0.1:1"})
+    assert p.returncode == 1 and b"\x1b" not in p.stdout
+    assert all(len(line.split("\t")) == 4 for line in p.stdout.decode().splitlines())
+
+
+def test_doctor_with_a_daemon(fake, cli):
+    version = cli("version").stdout.decode().split("\t")[1].split("\n")[0]
+    fake.route("GET", "/version", lambda r: answer({"version": version}))
+    fake.route("GET", "/healthz", lambda r: answer({"status": "ok"}))
+    serve(fake, "GET", "/sandboxes", {"sandboxes": []})
+
+    def checks():
+        out = json.loads(cli("doctor", "--format", "json").stdout)
+        return {c["name"]: c["status"] for c in out["checks"]}
+
+    assert [checks()[n] for n in ("configuration", "API", "daemon", "token")] == ["ok"] * 4
+    fake.route("GET", "/version", lambda r: answer({"version": "9.9.9"}))
+    assert checks()["API"] == "warn"
+    fake.route("GET", W + "/sandboxes", lambda r: error(401, "bad token"))
+    assert checks()["token"] == "fail"
+
+
+def test_doctor_colours(cli):
+    url = {"SKERRY_URL": "http://127.0.0.1:1"}
+    assert b"\x1b[31m" in cli.on_terminal("doctor", env=url)[0]
+    assert b"\x1b" not in cli.on_terminal("doctor", env={**url, "NO_COLOR": "1"})[0]
+
+
+# --- help and completion -------------------------------------------------------------------------
+
+def every_command(cli):
+    names = []
+    for line in cli("--help").stdout.decode().splitlines():
+        if m := re.match(r"  ([a-z]+(?: [a-z]+)?)(?:, [a-z]+)? {2,}\S", line):
+            names.append(m[1].split())
+    return names
+
+
+def test_help_of_every_command(cli):
+    names = every_command(cli)
+    assert ["create"] in names and ["command", "logs"] in names and len(names) > 20
+    for words in names:
+        p = cli("help", *words)
+        text = p.stdout.decode()
+        assert p.returncode == 0 and "usage: skerry " + " ".join(words) in text, words
+        assert "Examples" in text, words
+        assert cli(*words, "--help").stdout == p.stdout
+
+
+def test_help_needs_no_configuration(tmp_path):
+    path = tmp_path / ".config" / "skerry" / "config.json"
+    path.parent.mkdir(parents=True)
+    path.write_text("broken")
+    path.chmod(0o644)
+    for words in (["--help"], ["exec", "--help"], ["help", "run"], ["completion", "bash"]):
+        assert Cli(tmp_path, None)(*words).returncode == 0
+
+
+def complete_in_bash(cli, line):
+    """What bash offers for the line with the cursor at its end."""
+    script = f"""
+        PATH={SKERRY.parent}:$PATH
+        source <(skerry completion bash) || exit 9
+        COMP_LINE=$1 COMP_POINT=${{#1}}
+        read -ra COMP_WORDS <<<"$2"
+        [[ $1 == *' ' ]] && COMP_WORDS+=('')
+        COMP_CWORD=$(( ${{#COMP_WORDS[@]}} - 1 ))
+        _skerry
+        printf '%s\\n' "${{COMPREPLY[@]}}"
+    """
+    # as bash splits: at blanks, with : and = words of their own
+    words = re.sub(r"([:=]+)", r" \1 ", line)
+    p = subprocess.run(["bash", "-c", script, "bash", line, words], env=cli.env,
+                       capture_output=True, text=True)
+    assert p.returncode == 0 and p.stderr == "", p.stderr
+    return p.stdout.split()
+
+
+def test_completion_parses(cli):
+    script = cli("completion", "bash").stdout
+    assert subprocess.run(["bash", "-n"], input=script).returncode == 0
+    for shell in ("zsh", "fish"):
+        script = cli("completion", shell).stdout
+        assert script
+        try:
+            assert subprocess.run([shell, "-n"], input=script).returncode == 0
+        except FileNotFoundError:
+            pass
+    assert cli("completion", "csh").returncode == 2
+
+
+def test_completion_in_bash(fake, cli):
+    serve(fake, "GET", "/sandboxes", {"sandboxes": [
+        SB, dict(SB, identifier="help-me"), dict(SB, identifier="x; rm -rf /")]})
+    serve(fake, "GET", "/sandboxes/hello/commands", {"commands": [CM]})
+    serve(fake, "GET", "/images", {"images": [{"name": "debian:12"}, {"name": "debian:12-slim"}]})
+    assert "create" in complete_in_bash(cli, "skerry cr")
+    assert set(complete_in_bash(cli, "skerry ")) >= {"create", "list", "exec", "command", "image"}
+    assert complete_in_bash(cli, "skerry command ") == ["list", "status", "logs", "kill"]
+    assert complete_in_bash(cli, "skerry exec ") == ["hello", "help-me"]
+    assert complete_in_bash(cli, "skerry sb exec hell") == ["hello"]
+    assert complete_in_bash(cli, "skerry command logs hello ") == [CM["id"]]
+    assert complete_in_bash(cli, "skerry stop hello ") == ["hello", "help-me"]
+    assert complete_in_bash(cli, "skerry get hello ") == []
+    assert "--env" in complete_in_bash(cli, "skerry exec --e")
+    assert complete_in_bash(cli, "skerry list --format j") == ["json"]
+    assert complete_in_bash(cli, "skerry list --format=j") == ["json"]
+    assert complete_in_bash(cli, "skerry --format json li") == ["list"]
+    # after a colon bash replaces the last part only
+    assert complete_in_bash(cli, "skerry run debian:12-") == ["12-slim"]
+    assert complete_in_bash(cli, "skerry create x --image deb") == ["debian:12", "debian:12-slim"]
+    # what follows is the other program's
+    assert complete_in_bash(cli, "skerry exec hello ls --us") == []
+
+
+def test_completion_is_silent_without_an_api(cli):
+    cli.env["SKERRY_URL"] = "http://127.0.0.1:1"
+    assert complete_in_bash(cli, "skerry get ") == []
+    assert "create" in complete_in_bash(cli, "skerry cr")
