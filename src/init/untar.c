@@ -84,12 +84,20 @@ static int set_xattrs(struct untar *u, int fd, const struct tar_entry *n, struct
 	return 0;
 }
 
-/* Owner first: changing it takes set-uid bits and capabilities away. */
+/* Owner first: changing it takes set-uid bits and capabilities away. What is right already is left
+ * alone: each change is a transaction of the file system, and most of an image is root's. */
 static int set_meta(struct untar *u, int fd, const struct tar_entry *n, struct err *e)
 {
-	if (fchown(fd, n->uid, n->gid) < 0)
-		return bad_owner(n, e);
-	if (fchmod(fd, n->mode) < 0)
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return failed(e, "look at it");
+	if (st.st_uid != n->uid || st.st_gid != n->gid) {
+		if (fchown(fd, n->uid, n->gid) < 0)
+			return bad_owner(n, e);
+		st.st_mode &= ~(mode_t)(S_ISUID | S_ISGID);
+	}
+	if ((st.st_mode & 07777) != n->mode && fchmod(fd, n->mode) < 0)
 		return failed(e, "set the mode");
 	return set_xattrs(u, fd, n, e);
 }
@@ -151,7 +159,7 @@ static int make_file(struct untar *u, const struct tar_entry *n, int dir, const 
 		     struct err *e)
 {
 	const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW;
-	_cleanup_close_ int fd = open_beneath(dir, leaf, flags, 0600);
+	_cleanup_close_ int fd = open_beneath(dir, leaf, flags, n->mode & 0777);
 	struct timespec times[2];
 	int f;
 
@@ -159,7 +167,7 @@ static int make_file(struct untar *u, const struct tar_entry *n, int dir, const 
 		f = tar_remove(dir, leaf, e);
 		if (f < 0)
 			return f;
-		fd = open_beneath(dir, leaf, flags, 0600);
+		fd = open_beneath(dir, leaf, flags, n->mode & 0777);
 	}
 	if (fd < 0)
 		return err_set(e, fd, "create: %m");
@@ -425,6 +433,7 @@ int untar_run(int target, int archive, struct untar_result *ret, struct err *e)
 	_cleanup_close_ int root = open_beneath(target, ".", O_RDONLY | O_DIRECTORY, 0);
 	_cleanup_fclose_ FILE *times = NULL;
 	struct untar u = { 0 };
+	mode_t mask;
 	int f;
 
 	if (root < 0)
@@ -437,7 +446,9 @@ int untar_run(int target, int archive, struct untar_result *ret, struct err *e)
 		return err_set(e, f, "unpack: %m");
 	tar_tree_init(&u.tree, root);
 	u.times = times;
+	mask = umask(0); /* files get their mode when they are made */
 	f = take_entries(&u, e);
+	umask(mask);
 	if (!f)
 		f = set_dir_times(&u, e);
 	if (!f && syncfs(root) < 0)
@@ -457,7 +468,6 @@ int untar_main(void)
 	uint64_t reply[2];
 	int f;
 
-	umask(022);
 	(void)fcntl(STDIN_FILENO, F_SETPIPE_SZ, 1 << 20); /* fewer switches where it is a pipe */
 	if (target < 0)
 		f = failed(&e, "open the current directory");

@@ -15,6 +15,7 @@
 #include "base/fd.h"
 #include "base/str.h"
 
+#include "failing_alloc.h"
 #include "init/untar_read.h"
 #include "test_untar_kit.h"
 #include "unit.h"
@@ -584,6 +585,40 @@ static void test_disk_full(void **state)
 	}
 }
 
+/* Each allocation fails once, with all that follow: an error each time, and nothing is lost. */
+static void test_no_memory(void **state)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(1 << 20), x = BUF_INIT(4096);
+	struct kit_place p;
+	struct err e;
+	int r;
+
+	(void)state;
+	kit_record(&x, "GNU.sparse.map", "0,5,100,5", 9);
+	kit_record(&x, "GNU.sparse.size", "200", 3);
+	kit_extended(&b, 'g', "", 0);
+	kit_extended(&b, 'x', x.data, x.len);
+	kit_header(&b, &(struct kit_head){ .name = "sparse", .size = 10 });
+	kit_content(&b, "0123456789", 10);
+	kit_extended(&b, 'L', "long", 5);
+	kit_extended(&b, 'K', "target", 7);
+	kit_link(&b, '2', "short", "x");
+	kit_end(&b);
+	kit_place_make(&p);
+	for (long n = 0;; n++) {
+		failing_alloc_after(n);
+		r = kit_unpack(&b, &p, NULL, &e);
+		if (!failing_alloc_hit())
+			break;
+		failing_alloc_after(-1);
+		assert_int_equal(r, -ENOMEM);
+		assert_true(n < 100);
+	}
+	failing_alloc_after(-1);
+	assert_int_equal(r, 0);
+	kit_place_drop(&p);
+}
+
 /* After failures and successes alike, as many descriptors are open as before. */
 static unsigned open_fds(void)
 {
@@ -619,7 +654,7 @@ int main(void)
 		ROW(test_whiteout_names), ROW(test_numbers),    ROW(test_cut),
 		ROW(test_checksum),       ROW(test_pax_lies),   ROW(test_sparse_lies),
 		ROW(test_ceilings),       ROW(test_global),     ROW(test_error_text),
-		ROW(test_disk_full),
+		ROW(test_disk_full),      ROW(test_no_memory),
 	};
 
 	signal(SIGXFSZ, SIG_IGN);
