@@ -76,6 +76,8 @@ static void haproxy_cfg(const struct config *c, struct buf *out)
 		 "    no log\n"
 		 "    http-request deny deny_status 400 if { req.hdr_cnt(content-length) gt 1 }\n"
 		 "    http-request deny deny_status 400 if { req.hdr_cnt(host) gt 1 }\n"
+		 "    http-request deny deny_status 400 if { req.hdrs -m reg "
+		 "'[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f]' }\n"
 		 "    http-request del-header X-Forwarded-For\n"
 		 "    option forwardfor\n"
 		 "    default_backend skerryd\n"

@@ -109,7 +109,7 @@ static struct MHD_Response *make_response(struct request *r)
 {
 	struct MHD_Response *resp;
 
-	if (r->stream) {
+	if (r->stream && !r->written) {
 		resp = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK, on_stream,
 							 r->stream, on_stream_free);
 		if (resp)
