@@ -519,6 +519,11 @@ static void drain_over(struct timer *t)
 /* One report of the child. False when it ended the command. */
 static bool take_report(struct command *c, struct spawn_report *r)
 {
+	if (r->kind != SPAWN_FAILED && c->cwd) { /* root inside may speak for the child */
+		start_failed(c, &(struct agent_fail){ EPROTO, "not_started", "",
+						      "the process was tampered with" });
+		return false;
+	}
 	if (r->kind == SPAWN_FAILED) {
 		terminate_string(r->reason, sizeof(r->reason));
 		terminate_string(r->field, sizeof(r->field));

@@ -28,23 +28,27 @@
 #include "init/shutdown.h"
 #include "init/untar.h"
 
-enum { HOST_GRACE_MS = 10000 };
+enum { HOST_GRACE_MS = 10000, REAP_MOST = 256 };
 
 static struct source signals = SOURCE_NONE;
+static struct timer reap_again;
 
-static void reap(void)
+static void reap(struct timer *t)
 {
-	for (;;) {
+	/* so many a turn: whoever makes orphans without end shall not have all of our time */
+	for (int i = 0; i < REAP_MOST; i++) {
 		int status;
 		pid_t pid = waitpid(-1, &status, WNOHANG);
 
 		if (pid < 0 && errno == EINTR)
 			continue;
-		if (pid <= 0)
-			break;
+		if (pid <= 0) {
+			shutdown_reaped();
+			return;
+		}
 		command_reaped(pid, status);
 	}
-	shutdown_reaped();
+	timer_set(t, 0, reap);
 }
 
 static void signals_ready(struct source *s, uint32_t events)
@@ -52,13 +56,13 @@ static void signals_ready(struct source *s, uint32_t events)
 	struct signalfd_siginfo info;
 
 	(void)events;
-	while (read(s->fd, &info, sizeof(info)) == sizeof(info)) {
-		if (info.ssi_signo == SIGCHLD)
-			reap();
-		/* pid 0: from outside of our pid namespace */
-		else if (info.ssi_signo == SIGTERM && info.ssi_pid == 0)
-			shutdown_start(HOST_GRACE_MS);
-	}
+	if (read(s->fd, &info, sizeof(info)) != sizeof(info))
+		return;
+	if (info.ssi_signo == SIGCHLD)
+		reap(&reap_again);
+	/* pid 0: from outside of our pid namespace */
+	else if (info.ssi_signo == SIGTERM && info.ssi_pid == 0)
+		shutdown_start(HOST_GRACE_MS);
 }
 
 static int watch_signals(void)
