@@ -267,6 +267,67 @@ static void test_stdin(void **state)
 	echo(64 * KEEP);
 }
 
+/* Says each byte of stdin twice, keeps to the window, and has little room for stdin read ahead: an
+ * ACK that lies behind more stdin than that is never found. */
+static void play_twice(struct fake_conn *c)
+{
+	enum { ROOM = 384 * 1024, PIECE = 16 * 1024 };
+	static const char data[2 * PIECE];
+	uint64_t at = 0, acked = 0;
+	struct buf b = BUF_INIT(1 << 20);
+	struct agent_ack a;
+	size_t ahead = 0;
+	bool eof = false;
+
+	put_begin(&b);
+	fake_send(c, &b);
+	while (!eof || ahead) {
+		size_t n = ahead < PIECE ? ahead : PIECE;
+
+		if (n && at - acked + 2 * n <= AGENT_WINDOW && (eof || ahead >= PIECE)) {
+			fake_output(&b, 1, at, data, 2 * n);
+			fake_send(c, &b);
+			at += 2 * n;
+			ahead -= n;
+			continue;
+		}
+		if (!fake_next(c))
+			abort();
+		if (c->m.type == AGENT_ACK && agent_get_ack(&c->m, &a) == 0)
+			acked = a.offset[0];
+		else if (c->m.type == AGENT_STDIN_EOF)
+			eof = true;
+		else
+			ahead += c->m.len;
+		if (ahead > ROOM)
+			abort();
+	}
+	fake_exit(&b, 0, at, 0);
+	fake_send(c, &b);
+	while (fake_next(c))
+		;
+}
+
+static void test_stdin_and_window(void **state)
+{
+	struct command_spec spec = spec_of(id);
+	struct agent_started started;
+	struct command_result r;
+	struct command *c;
+	struct err e = ERR_INIT;
+
+	(void)state;
+	fake_play(play_twice, NULL, true);
+	spec.stdin_len = 20 * KEEP + 5;
+	spec.stdin_data = calloc(1, spec.stdin_len);
+	assert_int_equal(command_start(&spec, &c, &started, &e), 0);
+	free((void *)spec.stdin_data);
+	r = run_to_end(c);
+	fake_reset();
+	assert_true(r.exit_known);
+	assert_int_equal(r.exit.total[0], 2 * spec.stdin_len);
+}
+
 /* Ends without reading stdin. */
 static void play_no_stdin(struct fake_conn *c)
 {
@@ -1004,6 +1065,7 @@ int main(void)
 		cmocka_unit_test_teardown(test_drip, clear),
 		cmocka_unit_test_teardown(test_acknowledges, clear),
 		cmocka_unit_test_teardown(test_stdin, clear),
+		cmocka_unit_test_teardown(test_stdin_and_window, clear),
 		cmocka_unit_test_teardown(test_stdin_unread, clear),
 		cmocka_unit_test_teardown(test_refused, clear),
 		cmocka_unit_test_teardown(test_unreachable, clear),

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "base/banned.h"
 #include "base/cleanup.h"
@@ -15,8 +16,13 @@
 enum {
 	ACK_AT = 64 * 1024, /* unacknowledged bytes that make an ACK due at once */
 	ACK_PAUSE_MS = 20,  /* output that paused this long is acknowledged */
-	STDIN_PIECE = FRAME_MAX,
-	STDIN_TURN = 4, /* pieces of stdin written in one turn */
+	/* An ACK lies behind the stdin that is under way, and an agent whose window is used up must
+	 * take in all of that before it finds the ACK: little of it is under way at a time. */
+	STDIN_FIRST = FRAME_MAX, /* with RUN, in one write */
+	STDIN_PIECE = 16 * 1024,
+	STDIN_SNDBUF = 16 * 1024,
+	STDIN_TURN = 16, /* pieces written in one turn */
+	ACKS_PENDING = 128 * 1024,
 	RETRY_FIRST_MS = 10,
 	RETRY_MAX_MS = 1000,
 	STEADY_MS = 5000, /* a connection that held this long makes the delay start anew */
@@ -110,7 +116,7 @@ static void acknowledge(struct command *c, uint64_t now_ns)
 {
 	uint64_t n = unacked(c);
 
-	if (n == 0 || c->conn.out.len > 2 * STDIN_PIECE)
+	if (n == 0 || c->conn.out.len > ACKS_PENDING)
 		return;
 	if (n >= ACK_AT || now_ns >= c->ack_ns)
 		put_ack(c);
@@ -214,9 +220,9 @@ static void take_messages(struct command *c, uint64_t now_ns)
 }
 
 /* Puts the next piece of stdin behind what is pending, and the end of it once all is there. */
-static void put_stdin(struct command *c, const char *data, size_t len, size_t *at)
+static void put_stdin(struct command *c, const char *data, size_t len, size_t most, size_t *at)
 {
-	size_t piece = len - *at < STDIN_PIECE ? len - *at : STDIN_PIECE;
+	size_t piece = len - *at < most ? len - *at : most;
 
 	if (piece)
 		frame_put(&c->conn.out, AGENT_STDIN, data + *at, piece);
@@ -231,7 +237,7 @@ static int send_pending(struct command *c)
 
 	for (int i = 0; i < STDIN_TURN && !r && c->stdin_data && !agent_conn_pending(&c->conn);
 	     i++) {
-		put_stdin(c, c->stdin_data, c->stdin_len, &c->stdin_at);
+		put_stdin(c, c->stdin_data, c->stdin_len, STDIN_PIECE, &c->stdin_at);
 		if (c->stdin_at == c->stdin_len)
 			free_p(&c->stdin_data);
 		r = agent_conn_flush(&c->conn);
@@ -316,6 +322,7 @@ void command_free(struct command *c)
 static int put_run(struct command *c, const struct command_spec *spec, struct err *e)
 {
 	struct agent_run run = spec->run;
+	const int small = STDIN_SNDBUF;
 	size_t at = 0;
 
 	if (spec->stdin_len)
@@ -324,7 +331,7 @@ static int put_run(struct command *c, const struct command_spec *spec, struct er
 		run.keep = COMMAND_KEEP;
 	agent_put_run(&c->conn.out, &run);
 	if (run.flags & RUN_STDIN)
-		put_stdin(c, spec->stdin_data, spec->stdin_len, &at);
+		put_stdin(c, spec->stdin_data, spec->stdin_len, STDIN_FIRST, &at);
 	if (c->conn.out.failed)
 		return agent_conn_err(c->conn.out.failed, e);
 	if (at == spec->stdin_len)
@@ -334,6 +341,8 @@ static int put_run(struct command *c, const struct command_spec *spec, struct er
 	if (!c->stdin_data)
 		return err_set(e, ENOMEM, "out of memory");
 	memcpy(c->stdin_data, (const char *)spec->stdin_data + at, c->stdin_len);
+	if (setsockopt(c->conn.fd, SOL_SOCKET, SO_SNDBUF, &small, sizeof(small)) < 0)
+		return err_set(e, errno, "set the size of a send buffer: %m");
 	return 0;
 }
 
