@@ -52,8 +52,8 @@ static void scan_json(const char *text, size_t len, size_t stop, struct scan *s)
 		} else if (text[i] == '{' || text[i] == '[') {
 			if (++depth > s->deepest)
 				s->deepest = depth;
-		} else if ((text[i] == '}' || text[i] == ']') && depth) {
-			depth--;
+		} else if ((text[i] == '}' || text[i] == ']') && depth && --depth == 0) {
+			s->key = s->key_end = 0;
 		}
 	}
 }

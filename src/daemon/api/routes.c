@@ -59,7 +59,7 @@ const struct route routes[] = {
 
 	{ "POST", SB "/exec", SCOPE_WRITE, handle_exec, IN(exec_fields, struct exec_request),
 	  .shape = "Exec", .status = 200, .summary = "run a command to its end" },
-	LATER(SB "/exec", "exec over WebSocket"),
+	{ "GET", SB "/exec", SCOPE_WRITE, NULL, .summary = "exec over WebSocket" },
 	{ "POST", SB "/commands", SCOPE_WRITE, handle_command_create,
 	  IN(command_fields, struct exec_request), .shape = "Command", .status = 201, .once = true,
 	  .summary = "start a command" },

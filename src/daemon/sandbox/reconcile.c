@@ -216,6 +216,8 @@ int sandbox_reconcile(struct err *e)
 	for (size_t i = 0; i < live.count; i++)
 		remove_stray_sandbox(live.item[i].id);
 	for (size_t i = 0; i < objects.count; i++) {
+		if (list_find(&live, objects.item[i].id))
+			continue;
 		if (id_valid(objects.item[i].id, "sb"))
 			remove_stray_sandbox(objects.item[i].id);
 		else if (id_valid(objects.item[i].id, "ly"))
