@@ -41,7 +41,7 @@ fuzz:
 	@tests/run-fuzz
 
 bench: build
-	@meson test -C $(BUILD) --benchmark --verbose --no-rebuild
+	@meson test -C $(BUILD) --benchmark --verbose
 
 clean:
 	rm -rf $(BUILD) build-test build-gcc build-clang build-asan build-tsan build-fuzz

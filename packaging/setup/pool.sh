@@ -155,7 +155,6 @@ pool_up()
 			die "something else is mounted on '$pool_dir'"
 	else
 		mount -t btrfs -o nosuid,nodev,noexec,noatime "$pool_device" "$pool_dir"
-		mount --make-private "$pool_dir"
 	fi
 	pool_quotas
 	exec 8>&-

@@ -1,6 +1,15 @@
 # shellcheck shell=sh
 # purge: back to a host without Skerry. Sourced by skerry-setup.
 
+# Archives of images, which images/build keeps to make a repeat cheap.
+cache_remove()
+{
+	[ -d "$cache_dir/images" ] || return 0
+	rm -f -- "$cache_dir"/images/*.tar "$cache_dir"/images/*.tar.log "$cache_dir"/images/*.tar.new \
+		"$cache_dir/images/.lock"
+	rmdir -- "$cache_dir/images" "$cache_dir" 2>/dev/null || warn "'$cache_dir' is not empty and stays"
+}
+
 # A directory of ours goes only when nothing is mounted below it any more: rm must never walk into
 # a pool, or into whatever somebody mounted there.
 remove_tree()
@@ -103,6 +112,7 @@ purge()
 	tokens_remove
 	pool_remove
 	dirs_remove
+	cache_remove
 	sysctls_down
 	users_remove
 	files_remove
