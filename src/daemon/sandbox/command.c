@@ -17,11 +17,11 @@ enum {
 	ACK_AT = 64 * 1024, /* unacknowledged bytes that make an ACK due at once */
 	ACK_PAUSE_MS = 20,  /* output that paused this long is acknowledged */
 	/* An ACK lies behind the stdin that is under way, and an agent whose window is used up must
-	 * take in all of that before it finds the ACK: little of it is under way at a time. */
+	 * take in all of that before it finds the ACK. So little of it is under way at a time, and
+	 * none is sent before all output that came is acknowledged. */
 	STDIN_FIRST = FRAME_MAX, /* with RUN, in one write */
 	STDIN_PIECE = 16 * 1024,
 	STDIN_SNDBUF = 16 * 1024,
-	STDIN_TURN = 16, /* pieces written in one turn */
 	ACKS_PENDING = 128 * 1024,
 	RETRY_FIRST_MS = 10,
 	RETRY_MAX_MS = 1000,
@@ -118,7 +118,7 @@ static void acknowledge(struct command *c, uint64_t now_ns)
 
 	if (n == 0 || c->conn.out.len > ACKS_PENDING)
 		return;
-	if (n >= ACK_AT || now_ns >= c->ack_ns)
+	if (n >= ACK_AT || c->stdin_data || now_ns >= c->ack_ns)
 		put_ack(c);
 	else if (c->ack_ns == UINT64_MAX)
 		c->ack_ns = after_ms(now_ns, ACK_PAUSE_MS);
@@ -231,18 +231,16 @@ static void put_stdin(struct command *c, const char *data, size_t len, size_t mo
 		agent_put_empty(&c->conn.out, AGENT_STDIN_EOF);
 }
 
-static int send_pending(struct command *c)
+static int send_pending(struct command *c, bool more)
 {
 	int r = agent_conn_flush(&c->conn);
 
-	for (int i = 0; i < STDIN_TURN && !r && c->stdin_data && !agent_conn_pending(&c->conn);
-	     i++) {
-		put_stdin(c, c->stdin_data, c->stdin_len, STDIN_PIECE, &c->stdin_at);
-		if (c->stdin_at == c->stdin_len)
-			free_p(&c->stdin_data);
-		r = agent_conn_flush(&c->conn);
-	}
-	return r;
+	if (r < 0 || !more || !c->stdin_data || agent_conn_pending(&c->conn))
+		return r;
+	put_stdin(c, c->stdin_data, c->stdin_len, STDIN_PIECE, &c->stdin_at);
+	if (c->stdin_at == c->stdin_len)
+		free_p(&c->stdin_data);
+	return agent_conn_flush(&c->conn);
 }
 
 void command_turn(struct command *c, short revents, uint64_t now_ns)
@@ -264,7 +262,7 @@ void command_turn(struct command *c, short revents, uint64_t now_ns)
 	if (!connected(c))
 		return;
 	acknowledge(c, now_ns);
-	if (send_pending(c) < 0)
+	if (send_pending(c, !(revents & POLLIN)) < 0)
 		break_off(c, now_ns);
 }
 
