@@ -11,7 +11,6 @@ import subprocess
 import tempfile
 import time
 
-INSTANCE = "skbench"
 SLOTS = 512
 ID_BASE = 0x3C000000
 CONTAINER_IDS = 0x3F000000
@@ -90,7 +89,10 @@ class MountView:
 
 
 class Host:
-    def __init__(self, build, tar):
+    def __init__(self, build, tar, number=0):
+        """`number`: 0 or 1, so that two builds can be compared in one run."""
+        self.number = number
+        self.instance = f"skbench{number}"
         self.build = pathlib.Path(build).resolve()
         self.tar = tar
         self.base = pathlib.Path(tempfile.mkdtemp(prefix="skerry-bench-", dir="/var/tmp"))
@@ -112,9 +114,10 @@ class Host:
 
     def start(self):
         os.chmod(self.base, 0o755)
-        for name in ("pool", "root", "run", "run/agents"):
-            (self.base / name).mkdir(exist_ok=True)
-        os.chmod(self.base / "run", 0o700)
+        for name in ("pool", "root", "run"):
+            (self.base / name).mkdir()
+        # as /run is
+        run("mount", "-t", "tmpfs", "-o", "mode=0700", "tmpfs", self.base / "run")
         run("truncate", "-s", "10G", self.base / "pool.img")
         run("mkfs.btrfs", "-q", self.base / "pool.img")
         run("mount", "-o", "loop,nosuid,nodev,noexec,noatime", self.base / "pool.img", self.pool)
@@ -129,9 +132,11 @@ class Host:
     def _start_keeper(self):
         conf = self.base / "keeper.conf"
         conf.write_text(
-            f"instance={INSTANCE}\nrun_dir={self.base}/run\npool_dir={self.pool}\n"
-            f"init={self.build}/src/init/skerry-init\nuid=0\ngid=0\nid_base={ID_BASE}\n"
-            f"slots_max={SLOTS}\nipv4=10.215.0.0/21\nipv6=fd5b:e7c4:a100::/48\n")
+            f"instance={self.instance}\nrun_dir={self.base}/run\npool_dir={self.pool}\n"
+            f"init={self.build}/src/init/skerry-init\nuid=0\ngid=0\n"
+            f"id_base={ID_BASE + self.number * SLOTS * 65536}\n"
+            f"slots_max={SLOTS}\nipv4=10.215.{8 * self.number}.0/21\n"
+            f"ipv6=fd5b:e7c4:a10{self.number}::/48\n")
         self.log = open(self.base / "keeper.log", "wb")
         self.keeper = subprocess.Popen(
             [self.build / "src/keeper/skerry-keeper", "--config", conf],
@@ -193,14 +198,14 @@ class Host:
             self.keeper.send_signal(signal.SIGTERM)
             self.keeper.wait()
             self.log.close()
-        for place in (self.root, self.pool):
+        for place in (self.root, self.pool, self.base / "run"):
             if os.path.ismount(place):
                 run("umount", place)
-        subprocess.run(["nft", "delete", "table", "inet", INSTANCE], stderr=subprocess.DEVNULL,
+        subprocess.run(["nft", "delete", "table", "inet", self.instance], stderr=subprocess.DEVNULL,
                        check=False)
         for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines():
             if " - cgroup" in line:
-                group = pathlib.Path(line.split()[4]) / INSTANCE
+                group = pathlib.Path(line.split()[4]) / self.instance
                 if group.exists():
                     group.rmdir()
         shutil.rmtree(self.base)
