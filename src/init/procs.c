@@ -94,7 +94,7 @@ int procs_signal_tree(pid_t pid, int sig)
 	ssize_t n = procs_list(&list);
 	int count = 0;
 
-	in = n > 0 ? calloc((size_t)n, sizeof(*in)) : NULL;
+	in = list && n > 0 ? calloc((size_t)n, sizeof(*in)) : NULL;
 	if (!in)
 		return 0;
 	for (bool more = true; more;) {

@@ -1,0 +1,114 @@
+#include <errno.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+
+#include "base/banned.h"
+#include "base/clock.h"
+
+#include "init/command_priv.h"
+
+enum { DRAIN_MS = 100 };
+
+static bool killed_for_memory(const struct command *c)
+{
+	bool by_kill = (WIFSIGNALED(c->wait_status) && WTERMSIG(c->wait_status) == SIGKILL) ||
+		       (WIFEXITED(c->wait_status) && WEXITSTATUS(c->wait_status) == 128 + SIGKILL);
+
+	return by_kill && c->oom_before >= 0 && leaf_oom_kills(&c->leaf) > c->oom_before;
+}
+
+static void set_outcome(struct command *c)
+{
+	struct agent_exit *x = &c->exit;
+
+	if (WIFSIGNALED(c->wait_status)) {
+		x->signal = (uint32_t)WTERMSIG(c->wait_status);
+		x->code = 128 + x->signal;
+		x->reason = REASON_SIGNALED;
+	} else {
+		x->code = (uint32_t)WEXITSTATUS(c->wait_status);
+		x->reason = REASON_EXITED;
+	}
+	if (c->timed_out)
+		*x = (struct agent_exit){ REASON_TIMED_OUT, 128 + SIGKILL, SIGKILL };
+	else if (c->killed) {
+		x->reason = REASON_KILLED;
+		x->signal = x->signal ? x->signal : (uint32_t)c->kill_signal;
+	} else if (killed_for_memory(c)) {
+		x->reason = REASON_OOM;
+		x->signal = SIGKILL;
+	}
+	x->duration_us = (c->ended_ns - c->started_ns) / 1000;
+}
+
+void command_fill_totals(const struct command *c, struct agent_exit *x)
+{
+	for (int i = 0; i < 2; i++) {
+		x->total[i] = c->outbuf[i].total;
+		x->dropped[i] = c->outbuf[i].dropped;
+	}
+}
+
+void command_finish(struct command *c)
+{
+	if (!c->ended_ns)
+		c->ended_ns = clock_mono_ns();
+	set_outcome(c);
+	c->state = ENDED;
+	timer_cancel(&c->limit);
+	timer_cancel(&c->drain);
+	command_stdin_close(c);
+	command_watch_output(c);
+	command_changed(c);
+	command_settle(c);
+}
+
+static void drain_over(struct timer *t)
+{
+	struct command *c = container_of(t, struct command, drain);
+
+	if (c->state == STARTING)
+		command_start_failed(
+			c, &(struct agent_fail){ ETIMEDOUT, "not_started", "",
+						 "the time limit passed before the program "
+						 "was executed" });
+	else
+		command_finish(c);
+}
+
+/* Its own process ended: whatever the pipes hold now was written before, and is read whether or not
+ * the client keeps up. It is bounded by the size of the pipes. */
+void command_drain(struct command *c)
+{
+	c->state = DRAINING;
+	timer_cancel(&c->limit);
+	for (int i = 0; i < 2; i++) {
+		ssize_t n = 1;
+		int left = 0;
+
+		if (c->out[i].fd >= 0)
+			ioctl(c->out[i].fd, FIONREAD, &left);
+		while (c->out[i].fd >= 0 && n > 0 && left >= 0) {
+			n = command_read_output(c, i);
+			left -= (int)n;
+		}
+	}
+	if (c->out[OUT].fd < 0 && c->out[ERR].fd < 0) {
+		command_finish(c);
+		return;
+	}
+	timer_set(&c->drain, clock_mono_ns() + DRAIN_MS * NS_PER_MS, drain_over);
+	command_watch_output(c);
+	command_changed(c);
+}
+
+void command_time_over(struct timer *t)
+{
+	struct command *c = container_of(t, struct command, limit);
+
+	c->timed_out = true;
+	command_tree_kill(c);
+	/* told even when the kernel cannot end it at once */
+	timer_set(&c->drain, clock_mono_ns() + DRAIN_MS * NS_PER_MS, drain_over);
+}
