@@ -60,7 +60,7 @@ static const struct opt *find_letter(const struct opt *table, char letter)
 
 static int give(struct args *a, const struct opt *o, const char *value, struct err *e)
 {
-	if (o->choices && !word_in(o->choices, value)) {
+	if (o->choices && value && !word_in(o->choices, value)) {
 		usage(e, "--%s: '%s' is not one of: %s", o->name, value, o->choices);
 		return -EINVAL;
 	}

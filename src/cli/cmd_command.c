@@ -1,5 +1,6 @@
 /* command list, status and kill: the records of commands. */
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -97,6 +98,7 @@ int cmd_command_status(struct cli *c, const struct args *a, struct err *e)
 
 	if (r < 0)
 		return r;
+	left = ceil(left); /* the API counts whole seconds */
 	for (;;) {
 		_cleanup_buf_ struct buf path = BUF_INIT(PATH_MAX_LEN);
 		double piece = left < WAIT_PIECE ? left : WAIT_PIECE;

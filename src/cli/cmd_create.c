@@ -25,6 +25,22 @@ static const struct field create_fields[] = {
 	{ 0 },
 };
 
+static void tell(const json_t *made, const json_t *asked)
+{
+	const char *identifier = json_text(made, "identifier");
+
+	out_line("%s", json_text_or(made, "id", "-"));
+	if (identifier && !json_text(asked, "identifier") &&
+	    !str_eq(identifier, json_text(asked, "name")))
+		out_note("its identifier is '%s'", identifier);
+	if (str_eq(json_text(made, "status"), "FAILED"))
+		out_note("it could not be started: %s",
+			 json_text_or(json_object_get(made, "exit_reason"), "text",
+				      "see: skerry get"));
+	if (str_eq(json_text(made, "setup_status"), "FAILED"))
+		out_note("its set-up failed; see boot_logs in: skerry get --format json");
+}
+
 int cmd_create(struct cli *c, const struct args *a, struct err *e)
 {
 	_cleanup_buf_ struct buf path = BUF_INIT(PATH_MAX_LEN);
@@ -49,12 +65,6 @@ int cmd_create(struct cli *c, const struct args *a, struct err *e)
 		return r;
 	if (c->json)
 		return out_json(made, e);
-	out_line("%s", json_text_or(made, "id", "-"));
-	if (str_eq(json_text(made, "status"), "FAILED"))
-		out_note("it could not be started: %s",
-			 json_text_or(json_object_get(made, "exit_reason"), "text",
-				      "see: skerry get"));
-	if (str_eq(json_text(made, "setup_status"), "FAILED"))
-		out_note("its set-up failed; see boot_logs in: skerry get --format json");
+	tell(made, body);
 	return 0;
 }

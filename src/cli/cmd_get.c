@@ -30,19 +30,30 @@ static void field_list(const char *name, const json_t *list)
 	out_field(name, b.len ? buf_str(&b) : NULL);
 }
 
-/* "1.5 GiB of 4.0 GiB"; either part may be missing. */
+static void bytes_text(const json_t *bytes, char *out, size_t size)
+{
+	static const double mib = 1024.0 * 1024;
+	double n = json_number_value(bytes) / mib;
+
+	if (n < 1024)
+		snprintf(out, size, "%.0f MiB", n);
+	else
+		snprintf(out, size, "%.1f GiB", n / 1024);
+}
+
+/* "612 MiB of 4.0 GiB"; either part may be missing. */
 static void field_bytes(const char *name, const json_t *used, const json_t *limit)
 {
-	static const double gib = 1024.0 * 1024 * 1024;
-	char text[96] = "";
+	char one[32], two[32], text[96] = "";
 
+	bytes_text(used, one, sizeof(one));
+	bytes_text(limit, two, sizeof(two));
 	if (json_is_number(used) && json_is_number(limit))
-		snprintf(text, sizeof(text), "%.1f GiB of %.1f GiB", json_number_value(used) / gib,
-			 json_number_value(limit) / gib);
+		snprintf(text, sizeof(text), "%s of %s", one, two);
 	else if (json_is_number(limit))
-		snprintf(text, sizeof(text), "at most %.1f GiB", json_number_value(limit) / gib);
+		snprintf(text, sizeof(text), "at most %s", two);
 	else if (json_is_number(used))
-		snprintf(text, sizeof(text), "%.1f GiB", json_number_value(used) / gib);
+		snprintf(text, sizeof(text), "%s", one);
 	out_field(name, *text ? text : NULL);
 }
 

@@ -127,7 +127,7 @@ int table_print(struct table *t, bool terminal, struct err *e)
 {
 	size_t widths[COLUMNS_MAX] = { 0 };
 
-	if (t->failed || t->columns > COLUMNS_MAX)
+	if (t->failed || !t->columns || t->columns > COLUMNS_MAX)
 		return err_set(e, ENOMEM, "out of memory");
 	if (!terminal) {
 		for (size_t i = 0; i < t->n; i++)

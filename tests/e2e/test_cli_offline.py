@@ -98,9 +98,9 @@ def json_error(p):
 
 def test_create_sends_what_was_given_only(fake, cli):
     serve(fake, "POST", "/sandboxes", SB, 201)
-    p = cli("create", "my box")
+    p = cli("create", "hello")
     assert (p.returncode, p.stdout, p.stderr) == (0, SB["id"].encode() + b"\n", b"")
-    assert fake.requests[0].json == {"name": "my box"}
+    assert fake.requests[0].json == {"name": "hello"}
     assert fake.requests[0].target == W + "/sandboxes"
     assert fake.requests[0].headers["Authorization"] == "Bearer " + TOKEN
     p = cli("sb", "create", "--name", "x", "--image", "ubuntu:24.04", "--cpus", "1.5", "--memory",
@@ -113,6 +113,7 @@ def test_create_sends_what_was_given_only(fake, cli):
         "tags": ["a", "b"], "first_boot_commands": "one\ntwo 'q'", "timeout": 60,
         "auto_start": False}
     assert fake.requests[1].query == {"project_name": "p q", "wait": "setup", "wait_timeout": "5"}
+    assert b"its identifier is 'hello'" in p.stderr  # not the name that was asked for
 
 
 ODD = ["a/b", "../x", "%2e%2e", "a b", "a?b=c", "a#b", "é日", "a%00", "'\"\\", "a\nb", "&;|"]
