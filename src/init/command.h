@@ -9,7 +9,8 @@
  *
  * A command belongs to this module from command_run to its end. At most one client is attached to
  * it; a client is embedded in its connection and is told what changed by its functions. While none
- * is attached the command never waits for a reader.
+ * is attached the command never waits for a reader; a standard input that was not ended stays open
+ * for the next client.
  */
 #include <stdbool.h>
 #include <stdint.h>

@@ -10,6 +10,7 @@
 
 #include "base/banned.h"
 
+/* What programs expect that still use select(2); each can raise its own up to the hard limit. */
 static uint64_t nofile_soft = 1024;
 static bool into_leaf_works = true;
 
@@ -19,7 +20,8 @@ void spawn_init(void)
 
 	if (getrlimit(RLIMIT_NOFILE, &l) < 0)
 		return;
-	nofile_soft = l.rlim_cur;
+	if (l.rlim_cur < nofile_soft)
+		nofile_soft = l.rlim_cur;
 	l.rlim_cur = l.rlim_max;
 	setrlimit(RLIMIT_NOFILE, &l);
 }

@@ -36,7 +36,7 @@ struct spawn_plan {
 	int status;   /* the pipe for the reports, close-on-exec */
 };
 
-/* Remembers the limits a command shall have, before PID 1 raises its own. */
+/* Settles the limits a command shall have, then raises those of PID 1. */
 void spawn_init(void);
 
 /* The pid, or a negative errno with `e` set. */

@@ -97,7 +97,8 @@ class Run(Case):
     def test_child_state(self):
         c = self.a.sh(
             "umask; ls /proc/self/fd; ps -o pid=,sid=,pgid=,ni= -p $$; "
-            "grep -E 'Sig(Blk|Ign)' /proc/self/status; cat /proc/self/oom_score_adj"
+            "grep -E 'Sig(Blk|Ign)' /proc/self/status; cat /proc/self/oom_score_adj; "
+            "ulimit -n; ulimit -Hn"
         )
         lines = c.out[0].decode().split("\n")
         self.assertEqual(lines[0], "0022")
@@ -106,7 +107,8 @@ class Run(Case):
         self.assertEqual(lines[5].split(), [pid, pid, pid, "0"])
         for line in lines[6:8]:
             self.assertEqual(int(line.split()[1], 16), 0, line)
-        self.assertEqual(lines[8], "0")
+        self.assertEqual(lines[8:10], ["0", "1024"])
+        self.assertGreaterEqual(int(lines[10]), 1024)
         self.assertEqual(d.read(f"/proc/{self.a.pid}/oom_score_adj"), "500\n")
 
     def test_values_are_exact(self):
