@@ -32,13 +32,13 @@ static int make(struct cli *c, const struct args *a, const char *name, struct er
 	r = api_call(c, "POST", &path, body, 0, &s, e);
 	if (r < 0)
 		return r;
+	if (args_has(a, "keep"))
+		out_note("the sandbox is %s (%s)", json_text_or(s, "id", "?"), name);
 	if (!str_eq(json_text(s, "status"), "RUNNING"))
 		return err_reason(e, EIO, "sandbox_failed", "the sandbox is %s: %s",
 				  json_text_or(s, "status", "?"),
 				  json_text_or(json_object_get(s, "exit_reason"), "text",
 					       "it did not come up in time"));
-	if (args_has(a, "keep"))
-		out_note("the sandbox is %s (%s)", json_text_or(s, "id", "?"), name);
 	return 0;
 }
 
@@ -74,7 +74,7 @@ int cmd_run(struct cli *c, const struct args *a, struct err *e)
 {
 	_cleanup_json_ json_t *body = NULL;
 	char id[ID_SIZE], name[NAME_SIZE];
-	bool keep = args_has(a, "keep"), unsure = false;
+	bool keep = args_has(a, "keep"), unsure = false, nothing = false;
 	int r = exec_body(a, &body, e);
 
 	if (r < 0)
@@ -89,12 +89,13 @@ int cmd_run(struct cli *c, const struct args *a, struct err *e)
 	r = make(c, a, name, e);
 	if (r < 0) {
 		unsure = !answered(e);
+		nothing = e->code == ECONNREFUSED; /* it was not even asked for */
 		keep = keep && !unsure;
 	} else {
 		r = exec_call(c, name, body, e);
 	}
 	signals_ignore(c);
-	if (!keep && !(r < 0 && e->code == ECONNREFUSED))
+	if (!keep && !nothing)
 		destroy(c, name, unsure);
 	return r;
 }

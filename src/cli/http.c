@@ -119,6 +119,8 @@ static void set_options(struct http *h, struct flight *f, const char *url,
 	curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
 	/* "." and ".." in names are names; the server refuses or knows them */
 	curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
+	/* on a connection used before libcurl would send a request twice when that one has died */
+	curl_easy_setopt(easy, CURLOPT_FORBID_REUSE, 1L);
 	curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
 	curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
 	curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MS);

@@ -9,11 +9,12 @@ import os
 import pathlib
 import pty
 import re
-import select
+import shutil
 import signal
 import subprocess
 import threading
 import time
+import urllib.parse
 
 import pytest
 
@@ -128,7 +129,6 @@ def test_odd_names_stay_one_segment(fake, cli, name, words):
     parts = request.path.split("/")
     assert parts[:4] == ["", "workspaces", "default", "sandboxes"]
     assert len(parts) == 5 + (words[0] in ("stop", "command"))
-    import urllib.parse
     assert urllib.parse.unquote(parts[4]) == name
     assert re.fullmatch(r"[A-Za-z0-9._~%-]+", parts[4])
 
@@ -408,6 +408,22 @@ def test_run_destroys_after_errors(fake, cli):
     fake.route("POST", W + "/sandboxes", lambda r: error(400, "no such image"))
     assert cli("run", "nope", "--", "true").returncode == 125
     assert [r.method for r in fake.requests if r.method == "POST"] == ["POST"]
+
+
+def test_run_tells_what_it_could_not_destroy(fake, cli):
+    def dies(request):
+        fake.server.server_close()
+        return 200, {}, iter([b'{"exit', None])
+
+    alive = run_routes(fake, dies)
+    p = cli("run", "debian:12", "--", "true")
+    assert p.returncode == 125
+    assert b"could not be destroyed" in p.stderr and alive[0].encode() in p.stderr
+
+
+def test_run_without_an_api(cli):
+    p = cli("run", "debian:12", "--", "true", env={"SKERRY_URL": "http://127.0.0.1:1"})
+    assert p.returncode == 125 and p.stderr.count(b"skerry:") == 1
 
 
 def test_run_destroys_a_failed_start(fake, cli):
@@ -904,6 +920,17 @@ def test_completion_in_bash(fake, cli):
     assert complete_in_bash(cli, "skerry create x --image deb") == ["debian:12", "debian:12-slim"]
     # what follows is the other program's
     assert complete_in_bash(cli, "skerry exec hello ls --us") == []
+
+
+def test_completion_in_fish(fake, cli):
+    if not shutil.which("fish"):
+        pytest.skip("fish is not installed")
+    serve(fake, "GET", "/sandboxes", {"sandboxes": [SB]})
+    p = subprocess.run(
+        ["fish", "-c", "source (skerry completion fish | psub); "
+         "for l in 'skerry cr' 'skerry get ' 'skerry list --format j'; complete -C $l; end"],
+        env={**cli.env, "PATH": f"{SKERRY.parent}:{cli.env['PATH']}"}, capture_output=True, text=True)
+    assert [line.split("\t")[0] for line in p.stdout.splitlines()] == ["create", "hello", "json"]
 
 
 def test_completion_is_silent_without_an_api(cli):
