@@ -59,6 +59,8 @@ service_command()
 		echo "exec '${SKERRY_KEEPER:-$(program skerry-keeper)}' --config '$render_dir/keeper.conf'"
 		;;
 	api)
+		# without its keeper it ends, and would be started again a second later
+		echo "for _ in 1 2 3 4 5 6 7 8 9 10; do [ -S '$run_dir/keeper.sock' ] && break; sleep 0.1; done"
 		echo "exec chpst -u '$user:$group' '${SKERRYD:-$(program skerryd)}' --config '$config'"
 		;;
 	edge) echo "exec haproxy -db -f '$render_dir/haproxy.cfg'" ;;
