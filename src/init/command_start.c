@@ -11,6 +11,8 @@
 #include "init/init_fds.h"
 #include "init/spawn.h"
 
+enum { ERRNO_LARGEST = 4095 };
+
 static void terminate_string(char *s, size_t size)
 {
 	s[size - 1] = '\0';
@@ -41,17 +43,19 @@ void command_start_failed(struct command *c, const struct agent_fail *f)
 /* One report of the child. False when it ended the command. */
 static bool take_report(struct command *c, struct spawn_report *r)
 {
-	if (r->kind != SPAWN_FAILED && c->cwd) { /* root inside may speak for the child */
+	/* root inside may speak for the child */
+	if (r->kind != SPAWN_FAILED && (r->kind != SPAWN_READY || c->cwd)) {
 		command_start_failed(c, &(struct agent_fail){ EPROTO, "not_started", "",
 							      "the process was tampered with" });
 		return false;
 	}
 	if (r->kind == SPAWN_FAILED) {
+		uint32_t code = r->code && r->code <= ERRNO_LARGEST ? r->code : EIO;
+
 		terminate_string(r->reason, sizeof(r->reason));
 		terminate_string(r->field, sizeof(r->field));
 		terminate_string(r->text, sizeof(r->text));
-		command_start_failed(c, &(struct agent_fail){ r->code ? r->code : EIO, r->reason,
-							      r->field, r->text });
+		command_start_failed(c, &(struct agent_fail){ code, r->reason, r->field, r->text });
 		return false;
 	}
 	terminate_string(r->cwd, sizeof(r->cwd));

@@ -821,6 +821,45 @@ class Frozen(Case):
                 c.until(d.EXIT)
             self.assertEqual(f.exception.reason, "not_started")
 
+    def write_as_child(self, data):
+        """Root inside has the child's end of the pipe it reports on."""
+        procs = f"{self.a.group}/work/{self.a.leaves()[0]}/cgroup.procs"
+        pid = wait_for(lambda: d.read(procs).strip())
+        for fd in os.listdir(f"/proc/{pid}/fd"):
+            info = d.read(f"/proc/{pid}/fdinfo/{fd}")
+            flags = int(next(x for x in info.splitlines() if x.startswith("flags")).split()[1], 8)
+            path = f"/proc/{pid}/fd/{fd}"
+            if os.readlink(path).startswith("pipe") and flags & os.O_WRONLY:
+                w = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+                try:
+                    os.write(w, data)
+                except BrokenPipeError:
+                    pass  # the command has been given up by now
+                os.close(w)
+
+    def test_forged_reports(self):
+        size = 5960  # struct spawn_report
+        for data in (
+            random.Random(3).randbytes(60000),
+            (b"\1\0\0\0" + b"y" * (size - 4)) * 5,
+            b"\2\0\0\0" + b"\xff" * (size - 4),
+            b"\2\0\0\0" + b"\0" * (size - 4),
+        ):
+            with self.a.conn() as c:
+                c.send(d.RUN, d.run_payload(["true"], timeout_ms=1000))
+                self.assertTrue(wait_for(lambda: self.a.leaves()))
+                self.write_as_child(data)
+                with self.assertRaises(d.Failed) as f:
+                    c.until(d.EXIT)
+                self.assertIn(f.exception.code, range(1, 4096))
+            self.assertTrue(wait_for(lambda: not self.a.leaves()))
+        with self.a.conn() as c:  # a lie of the right form is only ever shown
+            c.send(d.RUN, d.run_payload(["true"], timeout_ms=500))
+            self.assertTrue(wait_for(lambda: self.a.leaves()))
+            self.write_as_child(b"\1\0\0\0" + b"y" * (size - 4))
+            c.until(d.EXIT)
+            self.assertEqual((c.exit.reason, len(c.cwd)), (d.TIMED_OUT, 4095))
+
     def test_the_client_leaves(self):
         c = self.a.conn()
         c.send(d.RUN, d.run_payload(["true"], timeout_ms=300, id=(id := d.new_id())))
