@@ -518,8 +518,9 @@ static void test_machine_gone(void **state)
 static void play_forgot(struct fake_conn *c)
 {
 	static const struct agent_fail unknown = { ESRCH, "command_unknown", "", "unknown" };
+	static const struct agent_fail full = { EMFILE, "limit_descriptors", "", "full" };
 
-	c->arg = (void *)&unknown;
+	c->arg = (void *)(c->number == 1 ? &full : &unknown);
 	if (c->number == 0)
 		play_started_only(c);
 	else
@@ -534,6 +535,7 @@ static void test_agent_forgot(void **state)
 	(void)state;
 	fake_play(play_forgot, NULL, true);
 	assert_false(run_to_end(start()).exit_known);
+	assert_int_equal(fake_connections(), 3); /* what may pass is asked again */
 	assert_int_equal(command_attach(sandbox, id, &c, &e), -ESRCH);
 	assert_null(c);
 	fake_reset();

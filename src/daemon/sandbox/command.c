@@ -162,15 +162,23 @@ static void take_exit(struct command *c, const struct message *m)
 	end_command(c);
 }
 
-/* An agent that refuses to attach for another reason than not knowing the command is asked again. */
+/* Refusals of an attach that may be another answer next time. */
+static bool passing(int r)
+{
+	static const int codes[] = { EAGAIN, EBUSY, EINTR, EMFILE, ENFILE, ENOBUFS, ENOMEM };
+
+	for (size_t i = 0; i < ARRAY_SIZE(codes); i++)
+		if (r == -codes[i])
+			return true;
+	return false;
+}
+
 static void take_fail(struct command *c, const struct message *m, uint64_t now_ns)
 {
-	int r = c->state == LIVE_ASKED ? agent_fail_err(m, NULL) : -EPROTO;
-
-	if (r == -ESRCH || r == -ENOENT || r == -EPROTO)
-		lose(c);
-	else
+	if (c->state == LIVE_ASKED && passing(agent_fail_err(m, NULL)))
 		break_off(c, now_ns);
+	else
+		lose(c);
 }
 
 static void take_message(struct command *c, const struct message *m, uint64_t now_ns)
