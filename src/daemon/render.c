@@ -41,6 +41,20 @@ static int keeper_conf(const struct config *c, struct buf *out, struct err *e)
 	return 0;
 }
 
+/* What HAProxy answers itself has the form of our own errors. */
+static const struct {
+	unsigned status;
+	const char *code, *message, *more;
+} edge_errors[] = {
+	{ 400, "bad_request", "the request is not well-formed HTTP", "" },
+	{ 408, "request_timeout", "the request did not come in time", "" },
+	{ 500, "internal", "something went wrong in HAProxy", "" },
+	{ 502, "bad_answer", "skerryd ended before it had answered", " hdr Retry-After 2" },
+	{ 503, "daemon_down", "skerryd does not run, or has too many requests",
+	  " hdr Retry-After 2" },
+	{ 504, "daemon_slow", "skerryd did not answer", " hdr Retry-After 2" },
+};
+
 /*
  * HAProxy parses what comes over TCP and sends on requests whose framing is beyond doubt. A command
  * may be silent for as long as a client waits on it, so nothing ends an exchange that has begun but
@@ -67,9 +81,15 @@ static void haproxy_cfg(const struct config *c, struct buf *out)
 		 "    timeout http-request 30s\n"
 		 "    timeout http-keep-alive 60s\n"
 		 "    timeout client 24d\n"
-		 "    timeout server 24d\n"
-		 "\n",
+		 "    timeout server 24d\n",
 		 c->run_dir, c->group, c->connections_total + 64);
+	for (unsigned i = 0; i < ARRAY_SIZE(edge_errors); i++)
+		buf_addf(out,
+			 "    http-error status %u content-type application/json string "
+			 "'{\"errors\":[{\"message\":\"%s\",\"code\":\"%s\"}]}'%s\n",
+			 edge_errors[i].status, edge_errors[i].message, edge_errors[i].code,
+			 edge_errors[i].more);
+	buf_addc(out, '\n');
 	buf_addf(out,
 		 "frontend api\n"
 		 "    bind %s\n"

@@ -300,7 +300,7 @@ static void add_image(void)
 	struct err e = ERR_INIT;
 	int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 
-	must(image_create(&in, fd, &actor_system, &row, &e), &e);
+	must(image_create(&in, fd, NULL, &actor_system, &row, &e), &e);
 	close(fd);
 }
 

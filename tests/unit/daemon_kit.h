@@ -16,7 +16,7 @@ extern struct kit_knobs {
 	int fail_create, fail_start, fail_stop, fail_destroy, fail_layer; /* errno, 0: works */
 	unsigned start_ms; /* how long a start takes */
 	uint64_t pool_free;
-	unsigned creates, starts, stops, destroys;
+	_Atomic unsigned creates, starts, stops, destroys;
 } kit;
 extern const struct backend kit_backend;
 

@@ -1,6 +1,5 @@
 #include <errno.h>
 #include <signal.h>
-#include <sodium.h>
 #include <string.h>
 
 #include "base/banned.h"
@@ -135,15 +134,8 @@ static int put_output(json_t **o, const struct command_row *row, int stream, con
 	snprintf(member, sizeof(member), "%s_truncated", name);
 	put(o, member, json_boolean(view.total > have));
 	if (!utf8_valid(data, have)) {
-		size_t size = sodium_base64_encoded_len(have, sodium_base64_VARIANT_ORIGINAL);
-		_cleanup_free_ char *text = malloc(size);
-
-		if (!text)
-			return err_set(e, ENOMEM, "out of memory");
-		sodium_bin2base64(text, size, (unsigned char *)data, have,
-				  sodium_base64_VARIANT_ORIGINAL);
 		snprintf(member, sizeof(member), "%s_base64", name);
-		put(o, member, json_string(text));
+		put(o, member, json_base64(data, have));
 	}
 	return 0;
 }

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -25,7 +26,8 @@ const struct field image_fields[] = {
 
 struct upload_state {
 	int read_end, write_end;
-	bool broken; /* the reader is gone: the rest is dropped, its error is the answer */
+	atomic_bool cut; /* the body did not come to its end */
+	bool broken;     /* the reader is gone: the rest is dropped, its error is the answer */
 	pthread_t thread;
 	const struct image_request *in;
 	const struct actor *actor;
@@ -38,7 +40,7 @@ static void *unpack(void *arg)
 {
 	struct upload_state *u = arg;
 
-	u->code = image_create(u->in, u->read_end, u->actor, &u->row, &u->e);
+	u->code = image_create(u->in, u->read_end, &u->cut, u->actor, &u->row, &u->e);
 	close_p(&u->read_end); /* wakes a writer that waits */
 	return NULL;
 }
@@ -85,22 +87,17 @@ static int image_write(struct request *r, const char *data, size_t len, struct e
 static int image_end(struct request *r, bool cut, struct err *e)
 {
 	struct upload_state *u = r->upload;
-	int code = u->code;
+	int code;
 
-	/* A body that was cut ends as an archive that is cut. One that was cut between two of its
-	 * members cannot be told from a whole one there: such an image is removed again. */
+	/* said before the pipe ends, so that the other thread knows it when it has read all */
+	u->cut = cut;
 	close_p(&u->write_end);
 	pthread_join(u->thread, NULL);
-	if (code < 0) {
+	code = u->code;
+	if (code < 0)
 		*e = u->e;
-	} else if (cut) {
-		struct err ignored = ERR_INIT;
-
-		image_remove(u->row.name, u->actor, &ignored);
-		code = err_set(e, ECONNABORTED, "the client left");
-	} else {
+	else
 		r->answer = view_image(&u->row);
-	}
 	free(u);
 	r->upload = NULL;
 	return code;

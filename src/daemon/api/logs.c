@@ -4,7 +4,6 @@
  */
 #include <errno.h>
 #include <poll.h>
-#include <sodium.h>
 #include <string.h>
 
 #include "base/banned.h"
@@ -70,14 +69,8 @@ static int add_line(struct logs *l, int s, size_t len, bool partial)
 	put(&o, "offset", json_integer((json_int_t)l->at[s]));
 	if (partial)
 		put(&o, "partial", json_true());
-	if (!utf8_valid(l->line, len)) {
-		char text[sodium_base64_ENCODED_LEN(LINE_MAX_BYTES,
-						    sodium_base64_VARIANT_ORIGINAL)];
-
-		sodium_bin2base64(text, sizeof(text), (unsigned char *)l->line, len,
-				  sodium_base64_VARIANT_ORIGINAL);
-		put(&o, "data_base64", json_string(text));
-	}
+	if (!utf8_valid(l->line, len))
+		put(&o, "data_base64", json_base64(l->line, len));
 	return add_object(l, o);
 }
 

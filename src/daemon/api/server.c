@@ -38,6 +38,13 @@ struct exchange {
 	char *uri;
 };
 
+/* A handler may wait for hours, and so may a stream: the library's limit is for silence before a
+ * request is complete, and between two requests. */
+static void set_idle_limit(struct MHD_Connection *c, unsigned seconds)
+{
+	MHD_set_connection_option(c, MHD_CONNECTION_OPTION_TIMEOUT, seconds);
+}
+
 static void *on_uri(void *cls, const char *uri, struct MHD_Connection *c)
 {
 	struct exchange *x = calloc(1, sizeof(*x));
@@ -56,9 +63,9 @@ static void on_completed(void *cls, struct MHD_Connection *c, void **con_cls,
 	struct err ignored = ERR_INIT;
 
 	(void)cls;
-	(void)c;
-	(void)code;
 	*con_cls = NULL;
+	if (code == MHD_REQUEST_TERMINATED_COMPLETED_OK)
+		set_idle_limit(c, IDLE_SECONDS);
 	if (!x)
 		return;
 	if (x->uploading)
@@ -244,6 +251,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *c, const cha
 		*len = 0;
 		return ok;
 	}
+	set_idle_limit(c, 0);
 	if (x->uploading) {
 		x->uploading = false;
 		if (x->r.route->upload->end(&x->r, false, &x->e) >= 0)

@@ -1,6 +1,7 @@
 #include "api/view.h"
 
 #include <errno.h>
+#include <sodium.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,6 +21,17 @@ void put(json_t **object, const char *name, json_t *value)
 		return;
 	json_decref(*object);
 	*object = NULL;
+}
+
+json_t *json_base64(const void *data, size_t len)
+{
+	size_t size = sodium_base64_encoded_len(len, sodium_base64_VARIANT_ORIGINAL);
+	_cleanup_free_ char *text = malloc(size);
+
+	if (!text)
+		return NULL;
+	sodium_bin2base64(text, size, data, len, sodium_base64_VARIANT_ORIGINAL);
+	return json_string(text);
 }
 
 void put_text(json_t **object, const char *name, const char *text)

@@ -12,6 +12,8 @@ json_t *view_sandbox_brief(const struct sandbox_row *row, const char *workspace)
 json_t *view_command(const struct sandbox_row *sandbox, const struct command_row *row);
 json_t *view_image(const struct image_row *row);
 
+json_t *json_base64(const void *data, size_t len); /* NULL when memory is short */
+
 /* Members that are absent when the value is not there. A failed allocation makes the object NULL
  * for good. */
 void put(json_t **object, const char *name, json_t *value);

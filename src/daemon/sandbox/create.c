@@ -106,7 +106,7 @@ static int pool_check(struct err *e)
 	return err_hint(e, "delete sandboxes or images, or enlarge the pool");
 }
 
-static int memory_check(struct tx *t, const char *except, uint32_t memory_mb, struct err *e)
+int memory_check(struct tx *t, const char *except, uint32_t memory_mb, struct err *e)
 {
 	struct backend_info host = { 0 };
 	uint64_t promised, most;
@@ -125,17 +125,6 @@ static int memory_check(struct tx *t, const char *except, uint32_t memory_mb, st
 		   "host",
 		   (unsigned long long)promised, memory_mb, (unsigned long long)most);
 	return err_hint(e, "stop or delete a sandbox, ask for less, or raise overcommit_memory");
-}
-
-int memory_check_id(const char *id, struct err *e)
-{
-	_cleanup_tx_ struct tx t = TX_INIT;
-	_cleanup_sandbox_ struct sandbox_row row = { 0 };
-	int r = tx_begin(&t, STORE_READ, e);
-
-	if (!r)
-		r = sandbox_by_id(&t, id, &row, e);
-	return r < 0 ? r : memory_check(&t, id, row.memory_mb, e);
 }
 
 static int find_image(struct tx *t, const char *os, struct image_row *ret, struct err *e)

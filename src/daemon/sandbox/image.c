@@ -62,8 +62,8 @@ static int write_image(const struct image_row *row, char old[ID_SIZE], bool *ret
 	return r < 0 ? r : tx_commit(&t, e);
 }
 
-int image_create(const struct image_request *in, int fd, const struct actor *a,
-		 struct image_row *ret, struct err *e)
+int image_create(const struct image_request *in, int fd, const atomic_bool *cut,
+		 const struct actor *a, struct image_row *ret, struct err *e)
 {
 	struct image_row row = { .created = clock_wall_ms() };
 	char old[ID_SIZE] = "";
@@ -82,6 +82,8 @@ int image_create(const struct image_request *in, int fd, const struct actor *a,
 	if (r < 0) {
 		err_wrap(e, "image '%s' could not be unpacked", in->name);
 		backend_fault(e, EDOM, "bad_image");
+	} else if (cut && *cut) {
+		r = err_set(e, ECONNABORTED, "the upload of image '%s' was cut off", in->name);
 	} else {
 		r = write_image(&row, old, &last, a, e);
 	}

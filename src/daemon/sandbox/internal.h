@@ -25,5 +25,5 @@ int sandbox_run_event(struct sandbox_row *row, enum event event, struct op *op, 
 /* Removes the row and what is held for it; the backend has nothing of it any more. */
 int sandbox_forget(const struct sandbox_row *row, const struct actor *a, struct err *e);
 int sandbox_finish_delete(const struct sandbox_row *row, const struct actor *a, struct err *e);
-/* Is there memory to promise for this stopped one? */
-int memory_check_id(const char *id, struct err *e);
+/* May so much memory be promised beside what all but `except` hold? */
+int memory_check(struct tx *t, const char *except, uint32_t memory_mb, struct err *e);

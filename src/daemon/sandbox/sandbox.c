@@ -66,6 +66,9 @@ static int write_state(struct sandbox_row *row, struct op *op, struct err *e)
 	_cleanup_tx_ struct tx t = TX_INIT;
 	int r = tx_begin(&t, mode_of((enum status)row->status), e);
 
+	/* one that is being made has counted since its row was written */
+	if (!r && row->status == STARTING)
+		r = memory_check(&t, row->id, row->memory_mb, e);
 	if (!r)
 		r = sandbox_update_state(&t, row, e);
 	if (!r)
@@ -242,9 +245,8 @@ static int locked(const char *id, const enum event *events, struct op *op, struc
 int sandbox_start(const char *id, const struct actor *a, struct sandbox_row *ret, struct err *e)
 {
 	struct op op = { .actor = a, .audit = "sandbox.start" };
-	int r = memory_check_id(id, e);
 
-	return r < 0 ? r : locked(id, (enum event[]){ EV_START, EV_NONE }, &op, ret, e);
+	return locked(id, (enum event[]){ EV_START, EV_NONE }, &op, ret, e);
 }
 
 int sandbox_stop(const char *id, uint32_t grace_ms, const struct actor *a, struct sandbox_row *ret,
