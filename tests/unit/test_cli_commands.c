@@ -176,9 +176,9 @@ static void suggestions(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct err e = ERR_INIT;
 
-		assert_int_equal(command_unknown(rows[i].words[1] ? 2 : 1,
-						 (char **)(intptr_t)rows[i].words, &e),
-				 -EINVAL);
+		assert_int_equal(
+			command_unknown(rows[i].words[1] ? 2 : 1, (char **)rows[i].words, &e),
+			-EINVAL);
 		assert_string_equal(e.hint, rows[i].hint);
 	}
 }
@@ -253,7 +253,7 @@ static void fields_of_requests(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		fill((char **)(intptr_t)rows[i].argv, out, sizeof(out));
+		fill((char **)rows[i].argv, out, sizeof(out));
 		assert_string_equal(out, rows[i].json);
 	}
 }
