@@ -91,12 +91,7 @@ static int enter_limits(struct request *r, struct err *e)
 	if (code < 0)
 		return code;
 	r->counted_token = true;
-	if (!r->params[1] || !id_valid(r->params[1], "sb"))
-		return 0;
-	str_copy(r->sandbox_id, sizeof(r->sandbox_id), r->params[1]);
-	code = limit_enter(r->sandbox_id, config->connections_sandbox, e);
-	r->counted_sandbox = code == 0;
-	return code;
+	return 0;
 }
 
 void dispatch_end(struct request *r)

@@ -5,6 +5,7 @@
 
 #include "base/banned.h"
 
+#include "access/limits.h"
 #include "sandbox/identifier.h"
 
 int request_init(struct request *r, const char *method, const char *target)
@@ -164,6 +165,21 @@ int request_project(struct request *r, struct project_row *ret, struct err *e)
 	return code < 0 ? code : project_of(r, &t, ret, e);
 }
 
+/* The sandbox's part of the connection limits, once a request. */
+static int enter_limit(struct request *r, const char *id, struct err *e)
+{
+	int code;
+
+	if (r->counted_sandbox)
+		return 0;
+	code = limit_enter(id, dispatch_config()->connections_sandbox, e);
+	if (code < 0)
+		return code;
+	str_copy(r->sandbox_id, sizeof(r->sandbox_id), id);
+	r->counted_sandbox = true;
+	return 0;
+}
+
 static int not_found(const char *what, struct err *e)
 {
 	return err_reason(e, ENOENT, "sandbox_not_found", "there is no sandbox '%s'", what);
@@ -191,6 +207,8 @@ int request_sandbox(struct request *r, struct sandbox_row *ret, struct err *e)
 		if (!code)
 			code = sandbox_by_identifier(&t, project.id, what, &row, e);
 	}
+	if (!code)
+		code = enter_limit(r, row.id, e);
 	if (code < 0) {
 		sandbox_row_release(&row);
 		return code;

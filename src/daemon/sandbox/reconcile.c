@@ -213,15 +213,19 @@ int sandbox_reconcile(struct err *e)
 		return err_set(e, ENOMEM, "reconcile: out of memory");
 	for (size_t i = 0; i < known.count; i++)
 		reconcile_row(known.item[i].id, &live, &objects);
-	for (size_t i = 0; i < live.count; i++)
-		remove_stray_sandbox(live.item[i].id);
+	for (size_t i = 0; i < live.count; i++) {
+		if (!list_find(&known, live.item[i].id))
+			remove_stray_sandbox(live.item[i].id);
+	}
 	for (size_t i = 0; i < objects.count; i++) {
-		if (list_find(&live, objects.item[i].id))
+		const char *id = objects.item[i].id;
+
+		if (list_find(&known, id) || list_find(&live, id))
 			continue;
-		if (id_valid(objects.item[i].id, "sb"))
-			remove_stray_sandbox(objects.item[i].id);
-		else if (id_valid(objects.item[i].id, "ly"))
-			remove_stray_layer(objects.item[i].id);
+		if (id_valid(id, "sb"))
+			remove_stray_sandbox(id);
+		else if (id_valid(id, "ly"))
+			remove_stray_layer(id);
 	}
 	return 0;
 }
