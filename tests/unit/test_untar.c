@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -289,7 +290,7 @@ static void test_pipe(void **state)
 	struct err e = ERR_INIT;
 	struct kit_place p;
 	char text[16];
-	int ends[2];
+	int ends[2], status;
 	pid_t pid;
 
 	(void)state;
@@ -301,6 +302,8 @@ static void test_pipe(void **state)
 	assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
 	pid = fork();
 	if (pid == 0) {
+		close(ends[0]);
+		alarm(60); /* a reader that stops must not leave it waiting */
 		for (size_t at = 0; at < b.len; at += 509) {
 			size_t len = b.len - at < 509 ? b.len - at : 509;
 
@@ -317,6 +320,9 @@ static void test_pipe(void **state)
 	assert_int_equal(read_text_at(p.target, "b", text, sizeof(text)), 6);
 	assert_string_equal(text, "second");
 	close(ends[0]);
+	/* what followed the end mark was read, so that nothing stopped the writer */
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
 	kit_place_check(&p);
 	kit_place_drop(&p);
 }

@@ -363,6 +363,7 @@ static void test_pax_lies(void **state)
 		int code;
 	} rows[] = {
 		{ "12 path=abc\n", 12, 0 },
+		{ "12 path=abcd", 12, EBADMSG },
 		{ "11 path=abc\n", 12, EBADMSG },
 		{ "13 path=abc\n", 12, EBADMSG },
 		{ "0 path=abc\n", 11, EBADMSG },
