@@ -265,6 +265,15 @@ int command_forget(const char *id, struct err *e)
 		return err_reason(e, ESRCH, "command_unknown", "command '%s' is not known", id);
 	if (c->state != ENDED)
 		return err_reason(e, EBUSY, "command_running", "command '%s' is running", id);
+	if (command_tree_left(c)) {
+		/* still known, so that what it left can be terminated */
+		c->forget_later = true;
+		if (!c->client) {
+			outbuf_release(&c->outbuf[OUT]);
+			outbuf_release(&c->outbuf[ERR]);
+		}
+		return 0;
+	}
 	c->forgotten = true;
 	command_free_if_over(c);
 	return 0;

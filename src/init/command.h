@@ -57,6 +57,7 @@ bool command_stdin_full(const struct command *c); /* take no more until `changed
 int command_signal(const struct agent_signal *s, struct err *e);
 int command_terminate(struct command_waiter *w, const struct agent_signal *s, struct err *e);
 void command_wait_cancel(struct command_waiter *w); /* accepts one that is not waiting */
+/* One that left processes goes with the last of them, and can be terminated until then. */
 int command_forget(const char *id, struct err *e);
 void command_list(void (*each)(void *arg, const struct agent_command *c), void *arg);
 

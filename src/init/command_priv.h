@@ -35,11 +35,13 @@ struct command {
 	enum state state;
 	pid_t pid; /* as shown; to be signalled only while !reaped */
 	bool reaped;
-	bool timed_out, killed, forgotten;
-	bool empty;      /* leafless: nothing was left the last time we looked */
-	bool leafless;   /* no leaf could be made: its tree is what procs.h finds */
-	uint8_t turn;    /* the stream served last */
-	int kill_signal; /* the one that was asked for */
+	bool timed_out, killed;
+	bool forget_later; /* once its tree is gone */
+	bool forgotten;    /* not shown and not found any more */
+	bool empty;        /* leafless: nothing was left the last time we looked */
+	bool leafless;     /* no leaf could be made: its tree is what procs.h finds */
+	uint8_t turn;      /* the stream served last */
+	int kill_signal;   /* the one that was asked for */
 	int wait_status;
 	uint64_t started_ns, ended_ns;
 	int64_t oom_before;

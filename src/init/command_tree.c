@@ -69,6 +69,7 @@ void command_settle(struct command *c)
 	}
 	timer_cancel(&c->grace);
 	tell_waiters(c);
+	c->forgotten |= c->forget_later;
 	command_free_if_over(c);
 }
 

@@ -6,6 +6,7 @@ alone: Conn(path) speaks to any agent's socket.
 """
 
 import ctypes
+import errno
 import os
 import random
 import shutil
@@ -261,6 +262,18 @@ def map_ids(libc):
     os.setresuid(0, 0, 0)
 
 
+def remove_group(path):
+    """The last process may need a moment until the kernel lets go of its cgroup."""
+    for _ in range(500):
+        try:
+            return os.rmdir(path)
+        except OSError as e:
+            if e.errno != errno.EBUSY:
+                raise
+        time.sleep(0.01)
+    os.rmdir(path)
+
+
 class Agent:
     """skerry-init as PID 1 of a new pid namespace. `cgroup`: give it a tree of leaves. `userns`: as
     root of a user namespace of its own, as on a host, where nobody but the host may move a process
@@ -390,10 +403,8 @@ class Agent:
         self.listener.close()
         os.close(self.log)
         if self.group:
-            for base, dirs, _ in os.walk(self.group, topdown=False):
-                for d in dirs:
-                    os.rmdir(os.path.join(base, d))
-            os.rmdir(self.group)
+            for base, _, _ in os.walk(self.group, topdown=False):
+                remove_group(base)
         shutil.rmtree(self.dir)
 
     def __enter__(self):

@@ -332,6 +332,19 @@ class Ends(Case):
             line = l.list()[c.id]
         self.assertEqual((line[1:3], line[3].reason), ((1, 0), d.EXITED))
 
+    def test_terminate_what_a_forgotten_one_left(self):
+        c = self.a.sh("setsid sleep 1000 & echo ok")
+        for _ in range(2):
+            with self.a.conn() as f:
+                f.forget(c.id)
+        with self.a.conn() as l:
+            self.assertEqual(l.list()[c.id][1:3], (1, 1))
+        with self.a.conn() as t:
+            t.terminate(c.id)
+        self.gone()
+        with self.a.conn() as l:
+            self.assertEqual(l.list(), {})
+
     def test_forks_faster_than_it_is_killed(self):
         with self.a.conn() as c:
             c.run(["python3", "-c",
@@ -690,6 +703,15 @@ class Many(Case):
                 pass
             c.close()
         self.assertGreater(len(ids), 50)
+        # what a killed command left lives on, and can be ended, forgotten or not
+        with self.a.conn() as l:
+            left = l.list()
+        for id, line in left.items():
+            with self.a.conn() as k:
+                try:
+                    k.terminate(id, 9, 0)
+                except d.Failed as e:
+                    self.assertEqual((e.reason, line[2]), ("nothing_left", 0))
         self.assertTrue(wait_for(lambda: not self.sandbox_processes(), 20))
         self.assertTrue(wait_for(lambda: not self.a.leaves(), 20))
         self.assertTrue(wait_for(lambda: self.a.fds() < 12), self.a.fds())
@@ -776,6 +798,7 @@ class Bare(Ends):
     # What is orphaned in a session of its own is not found without a cgroup.
     test_time_limit = test_terminate = test_terminate_reaches_all_with_its_signal = None
     test_terminate_what_is_left = test_forks_faster_than_it_is_killed = None
+    test_terminate_what_a_forgotten_one_left = None
 
     def test_tree(self):
         script = "trap '' TERM; (trap '' TERM; sleep 1000) & (sleep 1000 &) ; echo r; sleep 1000"
