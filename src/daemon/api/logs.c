@@ -13,7 +13,8 @@
 
 enum {
 	LINE_MAX_BYTES = 64 * 1024,
-	OUT_MAX = 2 * 1024 * 1024, /* the longest line as JSON, escaped and in base64 */
+	OUT_ENOUGH = 256 * 1024,
+	OUT_MAX = 2 * 1024 * 1024, /* and the longest line as JSON, escaped and in base64 */
 	FOLLOW_MS = 50,
 };
 
@@ -60,17 +61,17 @@ static int add_object(struct logs *l, json_t *o)
 	return l->out.failed;
 }
 
-static int add_line(struct logs *l, int s, size_t len, bool partial)
+static int add_line(struct logs *l, int s, const char *data, size_t len, bool partial)
 {
 	json_t *o = json_object();
 
 	put(&o, "type", json_string(s ? "STDERR" : "STDOUT"));
-	put(&o, "data", json_any_string(l->line, len));
+	put(&o, "data", json_any_string(data, len));
 	put(&o, "offset", json_integer((json_int_t)l->at[s]));
 	if (partial)
 		put(&o, "partial", json_true());
-	if (!utf8_valid(l->line, len))
-		put(&o, "data_base64", json_base64(l->line, len));
+	if (!utf8_valid(data, len))
+		put(&o, "data_base64", json_base64(data, len));
 	return add_object(l, o);
 }
 
@@ -92,26 +93,43 @@ static size_t whole_characters(const char *s, size_t len)
 	return len;
 }
 
-/* One line, or a piece of one. 1: something was added, 0: nothing there yet. */
-static int take_line(struct logs *l, int s, const struct output_view *v, size_t n, bool ended)
+/* One line, or a piece of one, from the start of `data`. The bytes taken, 0: no whole line yet. */
+static ssize_t take_line(struct logs *l, int s, const struct output_view *v, const char *data,
+			 size_t n, bool ended)
 {
-	char *end = memchr(l->line, '\n', n);
+	const char *end = memchr(data, '\n', n);
 	bool at_gap = l->at[s] + n == v->head && v->tail_at > v->head;
-	size_t len = end ? (size_t)(end - l->line) : n;
+	size_t len = end ? (size_t)(end - data) : n;
 	int r;
 
-	if (l->raw) {
-		r = buf_add(&l->out, l->line, n);
-		l->at[s] += n;
-		return r < 0 ? r : 1;
-	}
 	if (!end && n < sizeof(l->line) && !at_gap && !(ended && l->at[s] + n >= v->total))
 		return 0;
 	if (!end && n == sizeof(l->line))
-		len = whole_characters(l->line, n);
-	r = add_line(l, s, len, !end);
-	l->at[s] += len + (end != NULL);
-	return r < 0 ? r : 1;
+		len = whole_characters(data, n);
+	r = add_line(l, s, data, len, !end);
+	return r < 0 ? r : (ssize_t)(len + (end != NULL));
+}
+
+/* All of a block that can go out. 1: something was added, 0: nothing there yet. */
+static int take_block(struct logs *l, int s, const struct output_view *v, size_t n, bool ended)
+{
+	size_t used = 0;
+
+	if (l->raw) {
+		l->at[s] += n;
+		return buf_add(&l->out, l->line, n) < 0 ? -ENOMEM : 1;
+	}
+	while (used < n && l->out.len < OUT_ENOUGH) {
+		ssize_t took = take_line(l, s, v, l->line + used, n - used, ended);
+
+		if (took < 0)
+			return (int)took;
+		if (!took)
+			break;
+		l->at[s] += (uint64_t)took;
+		used += (size_t)took;
+	}
+	return used > 0;
 }
 
 static int fill_stream(struct logs *l, int s, bool ended)
@@ -134,7 +152,7 @@ static int fill_stream(struct logs *l, int s, bool ended)
 	n = output_read(l->sandbox.id, l->id, s + 1, l->at[s], l->line, sizeof(l->line), &e);
 	if (n < 0)
 		return (int)n;
-	return n ? take_line(l, s, &v, (size_t)n, ended) : 0;
+	return n ? take_block(l, s, &v, (size_t)n, ended) : 0;
 }
 
 /* 1: more is in `out`, 0: nothing now. */
