@@ -12,9 +12,6 @@
  * a directory on the way is moved aside. Or a negative errno. */
 int inside_dir(int root, const char *path, mode_t mode);
 
-/* An empty regular file at `path` below `root`, to mount on. */
-int inside_file(int root, const char *path);
-
 /* Writes `text` to `path` below `root` under a temporary name and renames it there. */
 int inside_text(int root, const char *path, const char *text);
 

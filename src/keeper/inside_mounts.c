@@ -46,13 +46,13 @@ static const struct new_mount {
 	{ "run", 0755, "tmpfs", run_options, NOSUID | NODEV },
 };
 
-/* The nodes a sandbox may open, bound one by one from the stage. */
+/* The nodes a sandbox may open, bound one by one from the stage; `path` is below /dev. */
 static const struct device_node {
 	const char *from, *path;
 } device_nodes[] = {
-	{ "d/null", "dev/null" },     { "d/zero", "dev/zero" },       { "d/full", "dev/full" },
-	{ "d/random", "dev/random" }, { "d/urandom", "dev/urandom" }, { "d/tty", "dev/tty" },
-	{ "d/fuse", "dev/fuse" },     { "d/tun", "dev/net/tun" },
+	{ "d/null", "null" },     { "d/zero", "zero" },       { "d/full", "full" },
+	{ "d/random", "random" }, { "d/urandom", "urandom" }, { "d/tty", "tty" },
+	{ "d/fuse", "fuse" },     { "d/tun", "net/tun" },
 };
 
 static const struct device_link {
@@ -102,7 +102,7 @@ static int bind_file(int root, const char *from, const char *path, struct err *e
 	_cleanup_close_ int mount = mount_clone(AT_FDCWD, from, false);
 	int r = mount < 0 ? mount : mount_attach(mount, root, path);
 
-	return r ? err_set(e, r, "bind '%s' at '/%s': %m", from, path) : 0;
+	return r ? err_set(e, r, "bind '%s' at '%s': %m", from, path) : 0;
 }
 
 static int make_devices(int root, struct err *e)
@@ -111,13 +111,16 @@ static int make_devices(int root, struct err *e)
 
 	if (dev < 0)
 		return err_set(e, dev, "open '/dev': %m");
+	if (mkdirat(dev, "net", 0755) < 0)
+		return err_set(e, errno, "make '/dev/net': %m");
 	for (unsigned i = 0; i < ARRAY_SIZE(device_nodes); i++) {
 		const struct device_node *n = &device_nodes[i];
-		int r = inside_file(root, n->path);
+		int r;
 
-		if (r)
-			return err_set(e, r, "make '/%s': %m", n->path);
-		r = bind_file(root, n->from, n->path, e);
+		/* by plain names: this file system is new, nothing foreign is in it */
+		if (mknodat(dev, n->path, S_IFREG | 0644, 0) < 0)
+			return err_set(e, errno, "make '/dev/%s': %m", n->path);
+		r = bind_file(dev, n->from, n->path, e);
 		if (r)
 			return r;
 	}

@@ -50,25 +50,24 @@ static int enter(int dir, const char *name, mode_t mode)
 
 int inside_dir(int root, const char *path, mode_t mode)
 {
-	_cleanup_close_ int at = fcntl(root, F_DUPFD_CLOEXEC, 0);
+	_cleanup_close_ int held = -1;
 	char name[NAME_MAX + 1];
 
-	if (at < 0)
-		return -errno;
-	while (*path) {
+	do {
 		size_t n = strcspn(path, "/");
 		int next;
 
 		snprintf(name, sizeof(name), "%.*s", (int)n, path);
 		path += n;
 		path += *path == '/';
-		next = enter(at, name, *path ? 0755 : mode);
+		next = n ? enter(held < 0 ? root : held, name, *path ? 0755 : mode)
+			 : open_beneath(root, ".", O_PATH | O_DIRECTORY, 0);
 		if (next < 0)
 			return next;
-		close(at);
-		at = next;
-	}
-	return take_fd(&at);
+		close_p(&held);
+		held = next;
+	} while (*path);
+	return take_fd(&held);
 }
 
 /* The directory of `path` and the last part of its name. */
@@ -80,18 +79,6 @@ static int parent_of(int root, const char *path, const char **ret_name)
 	*ret_name = slash ? slash + 1 : path;
 	snprintf(dir, sizeof(dir), "%.*s", slash ? (int)(slash - path) : 0, path);
 	return inside_dir(root, dir, 0755);
-}
-
-int inside_file(int root, const char *path)
-{
-	const char *name;
-	_cleanup_close_ int dir = parent_of(root, path, &name);
-	int r;
-
-	if (dir < 0)
-		return dir;
-	r = mknodat(dir, name, S_IFREG | 0644, 0) < 0 ? -errno : 0;
-	return r == -EEXIST ? 0 : r;
 }
 
 /* Not synced: what it says is written again by a boot that does not find it. */
