@@ -68,7 +68,7 @@ static const char *const masked_files[] = {
 	"proc/kcore",       "proc/keys",       "proc/key-users",     "proc/latency_stats",
 	"proc/sched_debug", "proc/timer_list", "proc/sysrq-trigger",
 };
-/* The same for directories, covered by an empty read-only tmpfs. */
+/* The same for directories, covered by an empty one of the stage's, read-only. */
 static const char *const masked_dirs[] = { "proc/acpi", "proc/scsi", "sys/firmware" };
 
 /* From the sandbox's engine subvolume. */
@@ -131,6 +131,18 @@ static int make_devices(int root, struct err *e)
 	return 0;
 }
 
+static int mask_dir(int root, const char *path, struct err *e)
+{
+	_cleanup_close_ int empty = mount_clone(AT_FDCWD, "n", false);
+	struct mount_attr attr = { .attr_set = NOSUID | NODEV | NOEXEC | RDONLY };
+
+	if (empty < 0)
+		return err_set(e, empty, "clone 'n': %m");
+	if (syscall(SYS_mount_setattr, empty, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0)
+		return err_set(e, errno, "make the mask of '/%s' read-only: %m", path);
+	return attach_at(root, path, 0555, empty, e);
+}
+
 static int mask(int root, struct err *e)
 {
 	struct stat st;
@@ -144,11 +156,9 @@ static int mask(int root, struct err *e)
 			return r;
 	}
 	for (unsigned i = 0; i < ARRAY_SIZE(masked_dirs); i++) {
-		const struct new_mount empty = { masked_dirs[i], 0555, "tmpfs", NULL,
-						 NOSUID | NODEV | NOEXEC | RDONLY };
 		int r = fstatat(root, masked_dirs[i], &st, AT_SYMLINK_NOFOLLOW)
 				? 0
-				: attach_new(root, &empty, e);
+				: mask_dir(root, masked_dirs[i], e);
 
 		if (r)
 			return r;

@@ -31,8 +31,6 @@ static void stage_path(const struct conf *c, char out[PATH_MAX])
 	snprintf(out, PATH_MAX, "%.*s/stage", PATH_MAX - 16, c->run_dir);
 }
 
-/* Attach points in the stage: l0 … lower layers, u upper, e engine, m the overlay, d device nodes. Short and
- * neutral, since the overlay's options show inside the sandbox. */
 /* Nodes of our own with the modes that a sandbox needs: those of a host may be closed to it. */
 static int make_nodes(int stage, struct err *e)
 {
@@ -85,10 +83,12 @@ static int copy_program(int stage, const char *path, struct err *e)
 	return fd < 0 ? err_set(e, errno, "open '%s': %m", path) : fd;
 }
 
+/* Attach points in the stage: l0 … lower layers, u upper, e engine, m the overlay, d device nodes,
+ * n nothing. Short and neutral, since the overlay's options show inside the sandbox. */
 int launch_stage_init(const struct conf *c, struct err *e)
 {
-	static const char *const dirs[] = { "l0", "l1", "l2", "l3", "l4", "l5",
-					    "l6", "l7", "u",  "e",  "m",  "d" };
+	static const char *const dirs[] = { "l0", "l1", "l2", "l3", "l4", "l5", "l6",
+					    "l7", "u",  "e",  "m",  "d",  "n" };
 	char stage[PATH_MAX];
 	int r;
 
