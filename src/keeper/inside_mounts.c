@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/fd.h"
 #include "base/str.h"
 
 #include "inside.h"
@@ -214,14 +215,27 @@ static int mount_cgroup(int root, int cgns, struct err *e)
 	return attach_at(root, "sys/fs/cgroup", 0555, mount, e);
 }
 
+/* Unprivileged ping, as on a desktop distribution. The file takes group ids of the writer's user
+ * namespace, and below the sandbox's own proc it does not lengthen the look-ups of all others. */
+static void allow_ping(int root)
+{
+	_cleanup_close_ int fd =
+		open_beneath(root, "proc/sys/net/ipv4/ping_group_range", O_WRONLY, 0);
+
+	if (fd >= 0) /* else the kernel has none */
+		(void)write_all(fd, "0 65535", 7);
+}
+
 int inside_mounts(int root, int cgns, struct err *e)
 {
 	int r = 0;
 
 	for (unsigned i = 0; !r && i < ARRAY_SIZE(new_mounts); i++)
 		r = attach_new(root, &new_mounts[i], e);
-	if (!r)
-		r = make_devices(root, e);
+	if (r)
+		return r;
+	allow_ping(root);
+	r = make_devices(root, e);
 	if (!r)
 		r = mask(root, e);
 	if (!r)
