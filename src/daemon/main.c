@@ -14,10 +14,12 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/banned.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/log.h"
 
 #include "access/token.h"
@@ -35,6 +37,8 @@ static const char usage[] =
 	"usage: skerryd [--config FILE] [--user NAME]\n"
 	"       skerryd [--config FILE] --print-config | --render DIR | --add-token NAME\n"
 	"       skerryd --openapi | --version\n";
+
+enum { KEEPER_WAIT_SECONDS = 30 };
 
 enum mode { MODE_RUN, MODE_PRINT, MODE_RENDER, MODE_TOKEN, MODE_OPENAPI, MODE_VERSION };
 
@@ -135,16 +139,44 @@ static void wait_for_end(const sigset_t *ends)
 	log_notice("ending: signal %d", number);
 }
 
-static int start_parts(const struct config *c, struct err *e)
+/* Both are started at once, so the keeper may come a little later. NULL: it does not come, or a
+ * signal ended the wait (-EINTR in the error). */
+static const struct backend *reach_keeper(const struct config *c, const sigset_t *ends,
+					  struct err *e)
 {
-	const struct backend *backend;
+	static const int later[] = { ENOENT, ECONNREFUSED, ECONNRESET, EPIPE, EHOSTDOWN, ENOTCONN };
+	const struct timespec pause = { .tv_nsec = 100 * 1000000 };
+	uint64_t deadline = clock_mono_ns() + KEEPER_WAIT_SECONDS * NS_PER_SEC;
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/keeper.sock", c->run_dir);
+	for (;;) {
+		const struct backend *b = backend_host(path, c->slots, &store_slots, e);
+		bool again = false;
+
+		if (b)
+			return b;
+		for (unsigned i = 0; i < ARRAY_SIZE(later); i++)
+			again |= e->code == later[i];
+		if (!again || clock_mono_ns() > deadline) {
+			err_wrap(e, "reach skerry-keeper at '%s'", path);
+			return NULL;
+		}
+		if (sigtimedwait(ends, NULL, &pause) > 0) {
+			err_set(e, EINTR, "ended while it waited for skerry-keeper");
+			return NULL;
+		}
+	}
+}
+
+static int start_parts(const struct config *c, const sigset_t *ends, struct err *e)
+{
+	const struct backend *backend = reach_keeper(c, ends, e);
 	char path[PATH_MAX];
 	int r;
 
-	snprintf(path, sizeof(path), "%s/keeper.sock", c->run_dir);
-	backend = backend_host(path, c->slots, &store_slots, e);
 	if (!backend)
-		return err_wrap(e, "reach skerry-keeper at '%s'", path);
+		return -e->code;
 	snprintf(path, sizeof(path), "%s/commands", c->state_dir);
 	r = command_init(backend, path, e);
 	if (!r)
@@ -167,7 +199,7 @@ static int run(const struct config *c, struct err *e)
 	sigprocmask(SIG_BLOCK, &ends, NULL);
 	r = store_open(c->state_dir, c->workspace, e);
 	if (!r)
-		r = start_parts(c, e);
+		r = start_parts(c, &ends, e);
 	if (r < 0)
 		return r;
 	wait_for_end(&ends);

@@ -123,10 +123,18 @@ static int b_pool(struct backend_pool *ret, struct err *e)
 	return 0;
 }
 
+static void take_time(unsigned ms)
+{
+	struct timespec t = { ms / 1000, ms % 1000 * 1000000L };
+
+	nanosleep(&t, NULL);
+}
+
 static int b_create(const char *id, uint64_t bytes, struct err *e)
 {
 	(void)bytes;
 	kit.creates++;
+	take_time(kit.create_ms);
 	if (kit.fail_create)
 		return err_set(e, kit.fail_create, "the fake disk fails");
 	set(id, BACKEND_SANDBOX, 0);
@@ -135,12 +143,12 @@ static int b_create(const char *id, uint64_t bytes, struct err *e)
 
 static int b_start(const struct backend_spec *spec, struct backend_machine *ret, struct err *e)
 {
-	struct timespec t = { kit.start_ms / 1000, kit.start_ms % 1000 * 1000000L };
-
 	kit.starts++;
-	nanosleep(&t, NULL);
+	take_time(kit.start_ms);
 	if (kit.fail_start)
 		return err_set(e, kit.fail_start, "the fake machine fails");
+	if (kit_lives(spec->id))
+		return err_reason(e, EBUSY, "already_running", "it runs already");
 	set(spec->id, -1, 1);
 	*ret = (struct backend_machine){ .pid = 1, .enforced = true, .warm = true };
 	return 0;
@@ -152,6 +160,13 @@ static int b_stop(const char *id, uint32_t ms, struct err *e)
 	kit.stops++;
 	if (kit.fail_stop)
 		return err_set(e, kit.fail_stop, "the fake stop fails");
+	set(id, -1, 0);
+	return 0;
+}
+
+static int b_kill(const char *id, struct err *e)
+{
+	(void)e;
 	set(id, -1, 0);
 	return 0;
 }
@@ -245,6 +260,7 @@ const struct backend kit_backend = {
 	.create = b_create,
 	.start = b_start,
 	.stop = b_stop,
+	.kill = b_kill,
 	.destroy = b_destroy,
 	.stats = b_stats,
 	.dial = b_dial,

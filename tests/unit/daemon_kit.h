@@ -14,7 +14,7 @@
 /* What the fake backend does next. */
 extern struct kit_knobs {
 	int fail_create, fail_start, fail_stop, fail_destroy, fail_layer; /* errno, 0: works */
-	unsigned start_ms; /* how long a start takes */
+	unsigned create_ms, start_ms;                                     /* how long they take */
 	uint64_t pool_free;
 	_Atomic unsigned creates, starts, stops, destroys;
 } kit;

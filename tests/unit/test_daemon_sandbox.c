@@ -184,6 +184,46 @@ static void test_slow(void **state)
 	expect_status("waited", "RUNNING");
 }
 
+/* The disk fails after the answer: the state tells, and a start tries again. */
+static void test_late_disk(void **state)
+{
+	char id[ID_SIZE];
+
+	(void)state;
+	kit.create_ms = 500;
+	kit.fail_create = EIO;
+	make("{\"name\":\"late\"}", id);
+	wait_status(id, "FAILED");
+	call(503, "POST", id, "/start", "backend_failed");
+	expect_status(id, "FAILED");
+	kit.fail_create = 0;
+	call(200, "POST", id, "/start", NULL);
+	expect_status(id, "RUNNING");
+	assert_true(kit_has_disk(id));
+}
+
+/* Cut off between the removal of the disk and that of the row. */
+static void test_undo_cut(void **state)
+{
+	char id[ID_SIZE];
+	struct err e;
+
+	(void)state;
+	kit.fail_start = EIO;
+	kit.fail_destroy = EHOSTDOWN;
+	json_decref(kit_want(422, "POST", "/sandboxes?wait=running", "{\"name\":\"x\"}"));
+	{
+		json_t *a = kit_want(200, "GET", "/sandboxes/x", NULL);
+
+		str_copy(id, ID_SIZE, json_string_value(json_object_get(a, "id")));
+		json_decref(a);
+	}
+	kit.fail_destroy = 0;
+	kit_backend.destroy(id, &e);
+	kit_restart();
+	call(404, "GET", id, "", NULL);
+}
+
 static void test_machine_ends(void **state)
 {
 	char id[ID_SIZE];
@@ -207,6 +247,20 @@ static void test_machine_ends(void **state)
 	expect_status(id, "RUNNING");
 	kit_exit(id, 0);
 	expect_status(id, "STOPPED");
+}
+
+/* The machine of a start whose answer was lost does not stand in the way for ever. */
+static void test_lost_start(void **state)
+{
+	char id[ID_SIZE];
+
+	(void)state;
+	make("{\"name\":\"one\"}", id);
+	call(200, "POST", id, "/stop", NULL);
+	kit_add_machine(id);
+	call(200, "POST", id, "/start", NULL);
+	expect_status(id, "RUNNING");
+	assert_int_equal(kit.starts, 3);
 }
 
 static void test_stop_fails(void **state)
@@ -376,7 +430,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_create_fails, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_undo_later, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_slow, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_late_disk, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_undo_cut, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_machine_ends, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_lost_start, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_stop_fails, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_reconcile, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_limits, setup, teardown),

@@ -249,21 +249,22 @@ static int write_row(const struct create_request *in, const struct create_option
 
 /* -- the work ------------------------------------------------------------------------------ */
 
+/* The mark comes first: cut off anywhere after it, the next start goes on with the removal. */
+static int mark(const char *id, struct err *e)
+{
+	_cleanup_tx_ struct tx t = TX_INIT;
+	int r = tx_begin(&t, STORE_RECORD, e);
+
+	if (!r)
+		r = sandbox_set_deleting(&t, id, e);
+	return r < 0 ? r : tx_commit(&t, e);
+}
+
 static void undo(struct job *j)
 {
 	struct err e = ERR_INIT;
 
-	/* where the backend cannot be reached, reconciliation finds the row's mark and goes on */
-	if (sandbox_context.backend->destroy(j->row.id, &e) < 0) {
-		_cleanup_tx_ struct tx t = TX_INIT;
-
-		log_error("sandbox %s: undo its creation: %s", j->row.id, e.text);
-		if (tx_begin(&t, STORE_DURABLE, &e) == 0 &&
-		    sandbox_set_deleting(&t, j->row.id, &e) >= 0)
-			tx_commit(&t, &e);
-		return;
-	}
-	if (sandbox_forget(&j->row, &j->actor, &e) < 0)
+	if (mark(j->row.id, &e) < 0 || sandbox_finish_delete(&j->row, &j->actor, &e) < 0)
 		log_error("sandbox %s: undo its creation: %s", j->row.id, e.text);
 }
 
@@ -298,7 +299,7 @@ static void *job_run(void *arg)
 	if (failed && !left)
 		undo(j);
 	else if (failed && j->row.status == RESTORING)
-		sandbox_settle_as(&j->row, FAILED, "CREATE_FAILED", e.text, &e);
+		sandbox_settle_as(&j->row, FAILED, EXIT_CREATE_FAILED, e.text, &e);
 	sandbox_unlock(j->row.id);
 
 	pthread_mutex_lock(&lock);

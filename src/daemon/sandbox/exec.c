@@ -208,25 +208,27 @@ static uint8_t runtime_of(const struct exec_request *in)
 	return RUNTIME_BASH;
 }
 
-/* Why the agent would not: its own words name a field and are the caller's fault, all else means
- * that it could not be reached. */
+/* Why there is no command: what names a field is the caller's fault; else the machine is not what
+ * it was, its limits are reached, or it does not answer. */
 static int start_refused(const struct exec_context *c, struct err *e)
 {
 	_cleanup_sandbox_ struct sandbox_row now = { 0 };
 	struct err ignored = ERR_INIT;
 
-	if (e->reason || e->field[0]) {
-		if (e->code == EAGAIN || e->code == ENOMEM)
-			e->code = EAGAIN;
-		else if (e->code != ENOSPC && e->code != EDQUOT)
-			e->code = EINVAL;
+	if (e->field[0]) {
+		e->code = EINVAL;
 		return -e->code;
 	}
 	if (sandbox_get(c->sandbox->id, &now, &ignored) == -ENOENT)
 		return err_reason(e, ENOENT, "sandbox_not_found", "there is no sandbox '%s'",
 				  c->sandbox->identifier);
-	if (now.id[0] && now.status != RUNNING)
-		return status_conflict(now.identifier, now.status, e);
+	if (now.id[0] && (now.status != RUNNING || now.deleting))
+		return status_conflict(now.identifier, now.deleting ? STOPPING : now.status, e);
+	if (e->reason) {
+		e->code = EBUSY;
+		err_wrap(e, "sandbox '%s' cannot start it", c->sandbox->identifier);
+		return err_hint(e, "end something in it, or raise its limits");
+	}
 	e->code = EHOSTDOWN;
 	e->reason = "agent_unreachable";
 	err_wrap(e, "sandbox '%s' does not answer", c->sandbox->identifier);

@@ -20,6 +20,9 @@ struct op {
 	struct err failure;
 };
 
+/* exit_reason of a row that never got its disk. */
+#define EXIT_CREATE_FAILED "CREATE_FAILED"
+
 /* Runs the event and what follows from it. Under the lock. */
 int sandbox_run_event(struct sandbox_row *row, enum event event, struct op *op, struct err *e);
 /* Removes the row and what is held for it; the backend has nothing of it any more. */

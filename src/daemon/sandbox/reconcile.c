@@ -7,11 +7,12 @@
  *   RESTORING    none      STOPPED where the disk was finished, else gone
  *   STOPPING     lives     stopped to its end
  *   any other    lives     RUNNING, its commands taken up again
- *   STARTING, RUNNING, STOPPING   none   STOPPED
+ *   STARTING, RUNNING, STOPPING   none   STOPPED; of STARTING the machine is killed, since the
+ *                                        request of an earlier process may still be under way
  *   (no row)     lives, or a disk        removed
  *
  * It runs at start, and when the backend was lost and is there again; then operations may be under
- * way, whose sandboxes are locked: they look after themselves.
+ * way, whose sandboxes are locked: they come last, when their lock is free.
  */
 #include <errno.h>
 #include <string.h>
@@ -106,6 +107,8 @@ static void row_dead(struct sandbox_row *row, const struct item *disk)
 	} else if (row->status == RUNNING) {
 		settle(row, STOPPED, "LOST", "the machine ended while nobody watched it");
 	} else if (row->status != STOPPED && row->status != FAILED) {
+		if (row->status == STARTING)
+			sandbox_context.backend->kill(row->id, &e);
 		settle(row, STOPPED, "", "");
 	} else if (exec_lose_all(row->id, &e) < 0) {
 		log_error("sandbox %s: %s", row->id, e.text);
@@ -134,24 +137,49 @@ static void row_live(struct sandbox_row *row, const struct item *live)
 		log_error("sandbox %s: take up its commands: %s", row->id, e.text);
 }
 
+/* Under the lock. */
 static void reconcile_row(const char *id, const struct list *live, const struct list *objects)
 {
 	_cleanup_sandbox_ struct sandbox_row row = { 0 };
 	struct err e = ERR_INIT;
 	const struct item *machine = list_find(live, id);
 
-	if (sandbox_lock(id, false) < 0)
+	if (sandbox_get(id, &row, &e) < 0)
 		return;
-	if (sandbox_get(id, &row, &e) == 0) {
-		if (row.deleting) {
-			if (sandbox_finish_delete(&row, &actor_system, &e) < 0)
-				log_error("sandbox %s: %s", id, e.text);
-		} else if (machine) {
-			row_live(&row, machine);
-		} else {
-			row_dead(&row, list_find(objects, id));
-		}
+	if (row.deleting) {
+		if (sandbox_finish_delete(&row, &actor_system, &e) < 0)
+			log_error("sandbox %s: %s", id, e.text);
+	} else if (machine) {
+		row_live(&row, machine);
+	} else {
+		row_dead(&row, list_find(objects, id));
 	}
+}
+
+static int look(struct list *live, struct list *objects, struct err *e)
+{
+	int r = sandbox_context.backend->live(add_live, live, e);
+
+	if (r >= 0)
+		r = sandbox_context.backend->objects(add_object, objects, e);
+	if (r >= 0 && (live->failed || objects->failed))
+		r = err_set(e, ENOMEM, "out of memory");
+	return r < 0 ? r : 0;
+}
+
+/* One whose operation was under way: what was seen before it ended counts no more. */
+static void reconcile_late(const char *id)
+{
+	_cleanup_(list_release)
+	struct list live = { 0 }, objects = { 0 };
+	struct err e = ERR_INIT;
+
+	if (sandbox_lock(id, true) < 0)
+		return;
+	if (look(&live, &objects, &e) < 0)
+		log_error("sandbox %s: reconcile: %s", id, e.text);
+	else
+		reconcile_row(id, &live, &objects);
 	sandbox_unlock(id);
 }
 
@@ -200,19 +228,25 @@ static int rows(struct list *ret, struct err *e)
 int sandbox_reconcile(struct err *e)
 {
 	_cleanup_(list_release)
-	struct list live = { 0 }, objects = { 0 }, known = { 0 };
+	struct list live = { 0 }, objects = { 0 };
+	_cleanup_(list_release)
+	struct list known = { 0 }, late = { 0 };
 	int r = rows(&known, e);
 
 	if (!r)
-		r = sandbox_context.backend->live(add_live, &live, e);
-	if (!r)
-		r = sandbox_context.backend->objects(add_object, &objects, e);
+		r = look(&live, &objects, e);
 	if (r < 0)
 		return err_wrap(e, "reconcile");
-	if (live.failed || objects.failed || known.failed)
-		return err_set(e, ENOMEM, "reconcile: out of memory");
-	for (size_t i = 0; i < known.count; i++)
-		reconcile_row(known.item[i].id, &live, &objects);
+	for (size_t i = 0; i < known.count; i++) {
+		const char *id = known.item[i].id;
+
+		if (sandbox_lock(id, false) < 0) {
+			list_add(&late, id);
+			continue;
+		}
+		reconcile_row(id, &live, &objects);
+		sandbox_unlock(id);
+	}
 	for (size_t i = 0; i < live.count; i++) {
 		if (!list_find(&known, live.item[i].id))
 			remove_stray_sandbox(live.item[i].id);
@@ -227,7 +261,9 @@ int sandbox_reconcile(struct err *e)
 		else if (id_valid(id, "ly"))
 			remove_stray_layer(id);
 	}
-	return 0;
+	for (size_t i = 0; i < late.count; i++)
+		reconcile_late(late.item[i].id);
+	return known.failed || late.failed ? err_set(e, ENOMEM, "reconcile: out of memory") : 0;
 }
 
 /* -- ends of machines ---------------------------------------------------------------------- */

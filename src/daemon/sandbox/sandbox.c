@@ -95,6 +95,38 @@ static enum event do_nothing(struct sandbox_row *row, struct op *op)
 	return EV_NONE;
 }
 
+/* A creation that failed after its answer left a row without a disk. */
+static int make_missing_disk(struct sandbox_row *row, struct op *op)
+{
+	int r;
+
+	if (!str_eq(row->exit_code, EXIT_CREATE_FAILED))
+		return 0;
+	r = sandbox_context.backend->create(row->id, (uint64_t)row->disk_gb << 30, &op->failure);
+	if (r >= 0 || r == -EEXIST) {
+		op->failure = (struct err)ERR_INIT;
+		return 0;
+	}
+	set_exit(row, EXIT_CREATE_FAILED, op->failure.text);
+	err_wrap(&op->failure, "the disk of sandbox '%s' could not be made", row->identifier);
+	return backend_fault(&op->failure, EHOSTDOWN, "backend_failed");
+}
+
+/* A machine that runs while its row says otherwise is what a start left behind whose answer was
+ * lost with a connection: it makes way. */
+static int boot(const struct backend_spec *spec, struct backend_machine *ret, struct err *e)
+{
+	const struct backend *b = sandbox_context.backend;
+	struct err ignored = ERR_INIT;
+	int r = b->start(spec, ret, e);
+
+	if (r >= 0 || !str_eq(e->reason, "already_running"))
+		return r;
+	log_warn("sandbox %s: runs already, and is started afresh", spec->id);
+	b->kill(spec->id, &ignored);
+	return b->start(spec, ret, e);
+}
+
 static enum event do_boot(struct sandbox_row *row, struct op *op)
 {
 	char hostname[IDENTIFIER_MAX + 1];
@@ -112,8 +144,10 @@ static enum event do_boot(struct sandbox_row *row, struct op *op)
 	};
 
 	identifier_hostname(row->identifier, hostname);
+	if (make_missing_disk(row, op) < 0)
+		return EV_REFUSED;
 	set_exit(row, "", "");
-	if (sandbox_context.backend->start(&spec, &m, &op->failure) < 0) {
+	if (boot(&spec, &m, &op->failure) < 0) {
 		set_exit(row, "START_FAILED", op->failure.text);
 		err_wrap(&op->failure, "sandbox '%s' could not be started", row->identifier);
 		backend_fault(&op->failure, EDOM, "start_failed");
