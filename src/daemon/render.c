@@ -58,7 +58,9 @@ static const struct {
 /*
  * HAProxy parses what comes over TCP and sends on requests whose framing is beyond doubt. A command
  * may be silent for as long as a client waits on it, so nothing ends an exchange that has begun but
- * its two ends. A client that closed its sending side is still served (no abortonclose).
+ * its two ends. A client that closed its sending side is still served: over TCP that is all one
+ * sees of a client that left, too. Only who asks for kill_on_disconnect, in the part of the body
+ * that fits a buffer, is taken to have left. The frontend needs abortonclose to notice at all.
  */
 static void haproxy_cfg(const struct config *c, struct buf *out)
 {
@@ -75,6 +77,7 @@ static void haproxy_cfg(const struct config *c, struct buf *out)
 		 "    log global\n"
 		 "    option dontlognull\n"
 		 "    option http-keep-alive\n"
+		 "    option abortonclose\n"
 		 "    http-reuse safe\n"
 		 "    timeout connect 5s\n"
 		 "    timeout queue 30s\n"
@@ -90,21 +93,31 @@ static void haproxy_cfg(const struct config *c, struct buf *out)
 			 edge_errors[i].status, edge_errors[i].message, edge_errors[i].code,
 			 edge_errors[i].more);
 	buf_addc(out, '\n');
+	buf_addf(
+		out,
+		"frontend api\n"
+		"    bind %s\n"
+		"    no log\n"
+		"    http-request deny deny_status 400 if { req.hdr_cnt(content-length) gt 1 }\n"
+		"    http-request deny deny_status 400 if { req.hdr_cnt(host) gt 1 }\n"
+		"    http-request deny deny_status 400 if { req.hdrs -m reg "
+		"'[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f]' }\n"
+		"    http-request del-header X-Forwarded-For\n"
+		"    option forwardfor\n"
+		"    acl exec path_end /exec\n"
+		"    http-request wait-for-body time 30s if METH_POST exec\n"
+		"    use_backend watched if METH_POST exec { req.body -m sub kill_on_disconnect }\n"
+		"    default_backend skerryd\n"
+		"\n",
+		c->listen);
 	buf_addf(out,
-		 "frontend api\n"
-		 "    bind %s\n"
-		 "    no log\n"
-		 "    http-request deny deny_status 400 if { req.hdr_cnt(content-length) gt 1 }\n"
-		 "    http-request deny deny_status 400 if { req.hdr_cnt(host) gt 1 }\n"
-		 "    http-request deny deny_status 400 if { req.hdrs -m reg "
-		 "'[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f]' }\n"
-		 "    http-request del-header X-Forwarded-For\n"
-		 "    option forwardfor\n"
-		 "    default_backend skerryd\n"
-		 "\n"
 		 "backend skerryd\n"
+		 "    no option abortonclose\n"
+		 "    server skerryd unix@%s/api.sock maxconn %u\n"
+		 "\n"
+		 "backend watched\n"
 		 "    server skerryd unix@%s/api.sock maxconn %u\n",
-		 c->listen, c->run_dir, c->connections_total);
+		 c->run_dir, c->connections_total, c->run_dir, c->connections_total);
 }
 
 /* The range's address plus one: the gateway, which each sandbox asks for names. */
