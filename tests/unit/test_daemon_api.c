@@ -83,14 +83,18 @@ static void check_shape(const char *name, const json_t *v)
 	const char *key;
 	json_t *value;
 
-	if (!s)
+	if (!s) {
 		fail_msg("there is no shape '%s'", name);
+		return;
+	}
 	json_object_foreach((json_t *)v, key, value)
 	{
 		const struct shape_field *f = member(s, key);
 
-		if (!f)
+		if (!f) {
 			fail_msg("%s has a member '%s' that the document does not know", name, key);
+			continue;
+		}
 		check_member(f, f->type, value);
 	}
 	for (const struct shape_field *f = s->fields; f->name; f++) {

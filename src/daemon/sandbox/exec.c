@@ -317,7 +317,7 @@ int exec_spawn(const struct exec_request *in, const struct exec_context *c,
 	       const struct idempotency_ref *once, struct command_row *ret, struct err *e)
 {
 	struct command_row row = { 0 };
-	struct command *live;
+	struct command *live = NULL;
 	int r = begin(in, c, once, &row, &live, NULL, e);
 
 	if (r < 0) {
@@ -346,7 +346,7 @@ int exec_run(const struct exec_request *in, const struct exec_context *c, struct
 	struct exec_outcome out = { 0 };
 	struct command_result result = { 0 };
 	enum command_step step;
-	struct command *live;
+	struct command *live = NULL;
 	uint64_t deadline;
 	int r = begin(in, c, NULL, &out.row, &live, out.warning, e);
 
@@ -530,7 +530,7 @@ int exec_adopt(const char *sandbox, struct err *e)
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < ids.count; i++) {
-		struct command *live;
+		struct command *live = NULL;
 		struct err why = ERR_INIT;
 
 		if (live_add(ids.id[i]) < 0)

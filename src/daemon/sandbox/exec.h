@@ -51,6 +51,7 @@ int exec_terminate(const struct sandbox_row *sandbox, const char *id, int signal
 
 /* After a restart: takes up what still runs, closes what does not. */
 int exec_adopt(const char *sandbox, struct err *e);
+/* Every running command of a machine that is gone is LOST, but those somebody pumps. */
 int exec_lose_all(const char *sandbox, struct err *e);
 /* The janitor's part: old records and their output. */
 int exec_prune(struct err *e);

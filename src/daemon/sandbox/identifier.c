@@ -93,7 +93,7 @@ void identifier_hostname(const char *identifier, char out[IDENTIFIER_MAX + 1])
 {
 	size_t n = 0;
 
-	for (; identifier[n] && n < IDENTIFIER_MAX; n++)
+	for (; n < IDENTIFIER_MAX && identifier[n]; n++)
 		out[n] = identifier[n] == '_' ? '-' : (char)tolower((unsigned char)identifier[n]);
 	out[n] = '\0';
 	/* a label neither starts nor ends with a hyphen, an identifier may with a '_' */

@@ -67,7 +67,7 @@ int image_create(const struct image_request *in, int fd, const atomic_bool *cut,
 {
 	struct image_row row = { .created = clock_wall_ms() };
 	char old[ID_SIZE] = "";
-	bool last;
+	bool last = false;
 	int r = id_make("ly", row.layer);
 
 	if (r < 0)
@@ -101,7 +101,7 @@ int image_remove(const char *name, const struct actor *a, struct err *e)
 {
 	_cleanup_tx_ struct tx t = TX_INIT;
 	struct image_row row;
-	bool last;
+	bool last = false;
 	int r = tx_begin(&t, STORE_DURABLE, e);
 
 	if (!r)
@@ -124,7 +124,7 @@ int image_remove(const char *name, const struct actor *a, struct err *e)
 int image_clean(bool at_start, struct err *e)
 {
 	_cleanup_tx_ struct tx t = TX_INIT;
-	json_t *ids, *id;
+	json_t *ids = NULL, *id;
 	size_t i;
 	int r = tx_begin(&t, STORE_READ, e);
 

@@ -7,7 +7,7 @@
 #include "base/banned.h"
 #include "base/log.h"
 
-#include "sandbox/command.h"
+#include "sandbox/exec.h"
 #include "sandbox/identifier.h"
 #include "sandbox/internal.h"
 #include "sandbox/lifecycle.h"

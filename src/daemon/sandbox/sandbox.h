@@ -66,6 +66,3 @@ void sandbox_unlock(const char *id);
 /* An error of the backend as one of ours: full disks and lost connections keep their meaning, all
  * else becomes `code` with `reason`. */
 int backend_fault(struct err *e, int code, const char *reason);
-
-/* exec.h's part in the lifecycle: every running command of a machine that is gone is LOST. */
-int exec_lose_all(const char *sandbox, struct err *e);
