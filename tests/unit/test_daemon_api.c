@@ -339,6 +339,32 @@ static void test_once(void **state)
 	kit_free(&a);
 }
 
+/* The daemon ended between what was made and its answer: the repeat gets what was made. */
+static void test_once_cut(void **state)
+{
+	struct kit_answer a = once("c", "{\"name\":\"c\"}"), b;
+	struct err e = ERR_INIT;
+	struct tx t;
+
+	(void)state;
+	assert_int_equal(a.status, 201);
+	assert_int_equal(tx_begin(&t, STORE_DURABLE, &e), 0);
+	assert_int_equal(tx_run(&t, &e,
+				"UPDATE idempotency SET status = 0, answer = NULL"
+				" WHERE path = ? AND key = ?",
+				"ss", "/workspaces/default/sandboxes", "c"),
+			 1);
+	assert_int_equal(tx_commit(&t, &e), 0);
+	kit_restart();
+	b = once("c", "{\"name\":\"c\"}");
+	assert_int_equal(b.status, 201);
+	assert_string_equal(json_string_value(json_object_get(a.json, "id")),
+			    json_string_value(json_object_get(b.json, "id")));
+	assert_int_equal(kit.creates, 1);
+	kit_free(&a);
+	kit_free(&b);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -348,6 +374,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_tokens, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_handles, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_once, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_once_cut, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

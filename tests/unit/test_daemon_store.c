@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/banned.h"
@@ -218,6 +219,28 @@ static void test_rollback(void **state)
 	store_close();
 }
 
+/* Commits do not write back; the checkpoint does, and the log is used from its start again. */
+static void test_checkpoint(void **state)
+{
+	struct stat st;
+	struct err e = ERR_INIT;
+	char log[160];
+	off_t full;
+
+	(void)state;
+	open_store();
+	snprintf(log, sizeof(log), "%s-wal", path);
+	add_rows(1500);
+	assert_int_equal(stat(log, &st), 0);
+	full = st.st_size;
+	assert_true(full > 1000 * 4096);
+	assert_int_equal(store_checkpoint(&e), 0);
+	add_rows(300);
+	assert_int_equal(stat(log, &st), 0);
+	assert_int_equal(st.st_size, full);
+	store_close();
+}
+
 static void test_slots(void **state)
 {
 	const uint32_t used[] = { 7, 2 };
@@ -278,6 +301,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_migrations, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_audit, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_rollback, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_checkpoint, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_slots, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_layers, setup, teardown),
 	};

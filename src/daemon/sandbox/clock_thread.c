@@ -37,6 +37,7 @@ static const struct {
 	unsigned every; /* seconds */
 	int (*run)(struct err *e);
 } duties[] = {
+	{ "write the database's log back", 1, store_checkpoint },
 	{ "prune command records", 5, exec_prune },
 	{ "expire keys and events", 600, expire },
 	{ "delete unused layers", 60, clean_layers },

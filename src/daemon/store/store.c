@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -13,7 +14,7 @@
 
 #include "store/tables.h"
 
-enum { STATEMENTS_MAX = 128, BUSY_MS = 10000 };
+enum { STATEMENTS_MAX = 128, BUSY_MS = 10000, LOG_PAGES = 1000 };
 
 struct cached {
 	const char *sql;
@@ -33,6 +34,8 @@ static struct store_conn conns[] = {
 	[STORE_DURABLE] = { .lock = PTHREAD_MUTEX_INITIALIZER },
 };
 static pthread_mutex_t writer = PTHREAD_MUTEX_INITIALIZER;
+static sqlite3 *checkpointer; /* a connection of its own, so that it holds nobody up */
+static atomic_int log_pages;  /* as of the last commit */
 
 const struct actor actor_system = { .name = "system", .request = "" };
 
@@ -58,6 +61,15 @@ bool tx_conflict(const struct err *e)
 	return e->code == EEXIST;
 }
 
+static int on_commit(void *arg, sqlite3 *db, const char *name, int pages)
+{
+	(void)arg;
+	(void)db;
+	(void)name;
+	log_pages = pages;
+	return SQLITE_OK;
+}
+
 static int conn_open(struct store_conn *c, const char *path, const char *pragmas, struct err *e)
 {
 	int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
@@ -68,6 +80,32 @@ static int conn_open(struct store_conn *c, const char *path, const char *pragmas
 	sqlite3_extended_result_codes(c->db, 1);
 	if (sqlite3_exec(c->db, pragmas, NULL, NULL, NULL) != SQLITE_OK)
 		return db_error(c->db, e, path);
+	sqlite3_wal_hook(c->db, on_commit, NULL); /* takes the place of the automatic one */
+	return 0;
+}
+
+static int checkpointer_open(const char *path, struct err *e)
+{
+	int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX;
+
+	if (sqlite3_open_v2(path, &checkpointer, flags, NULL) != SQLITE_OK)
+		return db_error(checkpointer, e, path);
+	/* a connection that has read nothing knows of no log, and moves nothing */
+	if (sqlite3_exec(checkpointer, "SELECT 1 FROM sqlite_schema", NULL, NULL, NULL) !=
+	    SQLITE_OK)
+		return db_error(checkpointer, e, path);
+	return 0;
+}
+
+int store_checkpoint(struct err *e)
+{
+	int r;
+
+	if (log_pages < LOG_PAGES)
+		return 0;
+	r = sqlite3_wal_checkpoint_v2(checkpointer, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+	if (r != SQLITE_OK && r != SQLITE_BUSY)
+		return db_error(checkpointer, e, "checkpoint");
 	return 0;
 }
 
@@ -92,6 +130,8 @@ int store_open(const char *state_dir, const char *workspace, struct err *e)
 	if (!r)
 		r = conn_open(&conns[STORE_READ], path, pragmas[STORE_READ], e);
 	if (!r)
+		r = checkpointer_open(path, e);
+	if (!r)
 		r = workspace_ensure(workspace, e);
 	if (r < 0)
 		store_close();
@@ -110,6 +150,8 @@ static void conn_close(struct store_conn *c)
 
 void store_close(void)
 {
+	sqlite3_close(checkpointer);
+	checkpointer = NULL;
 	for (unsigned i = 0; i < ARRAY_SIZE(conns); i++)
 		conn_close(&conns[i]);
 }

@@ -40,6 +40,9 @@ extern const struct actor actor_system;
  * afterwards. */
 int store_open(const char *state_dir, const char *workspace, struct err *e);
 void store_close(void);
+/* Moves the log into the database once it is long. Commits do not: that would be an fsync in the
+ * middle of somebody's command. Called now and then by one thread. */
+int store_checkpoint(struct err *e);
 
 /* Locks the connection of this mode; writing ones begin a transaction. One at a time in a thread. */
 int tx_begin(struct tx *t, enum store_mode mode, struct err *e);
