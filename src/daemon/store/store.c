@@ -14,7 +14,7 @@
 
 #include "store/tables.h"
 
-enum { STATEMENTS_MAX = 128, BUSY_MS = 10000, LOG_PAGES = 1000 };
+enum { STATEMENTS_MAX = 128, BUSY_MS = 10000, LOG_PAGES = 1000, LOG_PAGES_MOST = 4000 };
 
 struct cached {
 	const char *sql;
@@ -97,16 +97,29 @@ static int checkpointer_open(const char *path, struct err *e)
 	return 0;
 }
 
+static int checkpoint(struct err *e)
+{
+	int r = sqlite3_wal_checkpoint_v2(checkpointer, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL,
+					  NULL);
+
+	return r == SQLITE_OK || r == SQLITE_BUSY ? 0 : db_error(checkpointer, e, "checkpoint");
+}
+
 int store_checkpoint(struct err *e)
 {
-	int r;
+	int pages = log_pages, r;
 
-	if (log_pages < LOG_PAGES)
+	if (pages < LOG_PAGES)
 		return 0;
-	r = sqlite3_wal_checkpoint_v2(checkpointer, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
-	if (r != SQLITE_OK && r != SQLITE_BUSY)
-		return db_error(checkpointer, e, "checkpoint");
-	return 0;
+	r = checkpoint(e);
+	if (r < 0 || pages < LOG_PAGES_MOST)
+		return r;
+	/* The log is used from its start again only where all of it was moved, and under a stream
+	 * of commits that is never so. What came meanwhile is little: this holds them up shortly. */
+	pthread_mutex_lock(&writer);
+	r = checkpoint(e);
+	pthread_mutex_unlock(&writer);
+	return r;
 }
 
 int store_open(const char *state_dir, const char *workspace, struct err *e)
