@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""bench.py [--rounds N] [--block N] [--no-daemon] BUILD: how long a create and a command take, beside
+"""bench.py [options] BUILD: how long a create and a command take, beside
 what the kernel and other runtimes need for the same on this host.
 
 One run; blocks of each measurement in turn (A B C A B C ...), so that the ratios hold on a machine
@@ -161,6 +161,8 @@ def host_rows(host):
     yield Row("create", ["bwrap /bin/true"], lambda: spawn(bwrap))
     host.drive.step("c")  # the one to run commands in
     yield Row("exec", [CRUN_EXEC], lambda: crun("exec", box, "/bin/true"))
+    yield Row("exec", ["crun exec bash -c true"],
+              lambda: crun("exec", box, "/bin/bash", "-c", "true"))
     yield Row("exec", ["agent: args"], lambda: host.drive.step("a"))
     yield Row("exec", ["agent: BASH"], lambda: host.drive.step("b"))
 
@@ -173,7 +175,10 @@ def percentile(values, part):
 def report(rows):
     for group, references in (("create", (LIMIT, CRUN_RUN)), ("exec", (CRUN_EXEC,))):
         times = {n: t for row in rows if row.group == group for n, t in row.times.items() if t}
-        base = [percentile(times[r], 0.5) for r in references if r in times]
+        if not times:
+            continue
+        references = [r for r in references if r in times]
+        base = [percentile(times[r], 0.5) for r in references]
         print(f"\n{group:38}{'n':>6}{'least ms':>9}{'p50 ms':>9}{'p99 ms':>9}"
               + "".join(f"{'/ ' + r.split(' /')[0]:>13}" for r in references))
         for name, t in times.items():
