@@ -9,7 +9,7 @@ import subprocess
 
 from instance import wait_until
 
-__all__ = ["IMAGE", "JSONL", "errors_of", "cgroup_dirs", "disks", "mountinfo", "sandbox_pid",
+__all__ = ["IMAGE", "back_to", "link_of", "links", "JSONL", "errors_of", "cgroup_dirs", "disks", "mountinfo", "sandbox_pid",
            "settled", "split_answer", "raw_http", "command_state", "finished", "logs", "output",
            "background", "execute", "put_file", "gone", "traces", "until", "wait_until"]
 
@@ -183,12 +183,13 @@ def settled(instance, timeout=60):
     return wait_until(same, timeout, "the host comes to rest", poll=0.2)
 
 
-def back_to(instance, before, timeout=60):
+def back_to(instance, before, timeout=60, but=()):
     """Waits until traces() are those of `before`; shows the difference when they do not come."""
+    before = {k: v for k, v in before.items() if k not in but}
     last = {}
 
     def same():
-        last.update(traces(instance))
+        last.update((k, v) for k, v in traces(instance).items() if k not in but)
         return last == before
 
     try:
@@ -198,7 +199,12 @@ def back_to(instance, before, timeout=60):
         raise AssertionError(f"{e}: (before, now) {different}\n{instance.logs()}") from None
 
 
-__all__.append("back_to")
+def link_of(instance, sandbox):
+    """The host's end of a sandbox's link."""
+    address = execute(instance, sandbox, "hostname -I")["stdout"].split()[0]
+    route = subprocess.run(["ip", "-o", "route", "get", address], capture_output=True, text=True,
+                           check=True).stdout
+    return re.search(r"dev (\S+)", route).group(1)
 
 
 def sandbox_pid(instance, sandbox):

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from kit import (IMAGE, back_to, background, cgroup_dirs, command_state, disks, errors_of, execute,
-                 gone, links, sandbox_pid, settled, until)
+                 gone, link_of, links, sandbox_pid, settled, until)
 
 
 def act(instance, sandbox, verb, body=None, status=200):
@@ -388,12 +388,10 @@ def test_delete_leaves_nothing(instance, new_sandbox):
 def test_the_network_goes_with_the_sandbox(instance, new_sandbox):
     sandbox = new_sandbox()
     address = stdout(instance, sandbox, "hostname -I").split()[0]
-    route = subprocess.run(["ip", "-o", "route", "get", address], capture_output=True, text=True,
-                           check=True).stdout
-    link = re.search(r"dev (\S+)", route).group(1)
-    assert link in links(instance), route
+    link = link_of(instance, sandbox)
+    assert link in links(instance)
     gone(instance, sandbox["id"])
-    until(lambda: link not in links(instance), "the link is gone", 20)
+    until(lambda: link not in links(instance), "the link is gone")
     after = subprocess.run(["ip", "-o", "route", "show", address], capture_output=True, text=True)
     assert after.stdout == "", after
 
