@@ -56,7 +56,7 @@ int sandbox_settle_as(struct sandbox_row *row, int status, const char *code, con
 /* reconcile.c: compares the store with the backend's live machines and objects. */
 int sandbox_reconcile(struct err *e);
 
-/* images.c: layers. */
+/* image.c */
 int image_forget_layer(const char *layer, struct err *e); /* deletes one that nobody uses */
 
 /* The lifecycle lock. try: -EBUSY when somebody holds it. */
