@@ -92,7 +92,7 @@ static void write_map(pid_t pid, const char *file)
 	char path[64], text[64];
 
 	snprintf(path, sizeof(path), "/proc/%d/%s", pid, file);
-	snprintf(text, sizeof(text), "0 %u %d\n", ID_FIRST, ID_COUNT);
+	snprintf(text, sizeof(text), "0 %d %d\n", ID_FIRST, ID_COUNT);
 	check(write_text_at(AT_FDCWD, path, text), path);
 }
 
@@ -223,11 +223,16 @@ static int by_value(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
+static double ms(uint64_t ns)
+{
+	return (double)ns / 1e6;
+}
+
 static void print_line(const char *what, uint64_t *ns, size_t count)
 {
 	qsort(ns, count, sizeof(*ns), by_value);
-	printf("%-28s min %7.2f  median %7.2f  p99 %7.2f ms\n", what, (double)ns[0] / 1e6,
-	       (double)ns[count / 2] / 1e6, (double)ns[count * 99 / 100] / 1e6);
+	printf("%-28s min %7.2f  median %7.2f  p99 %7.2f ms\n", what, ms(ns[0]), ms(ns[count / 2]),
+	       ms(ns[count * 99 / 100]));
 }
 
 static void many_rounds(size_t count)
