@@ -202,3 +202,13 @@ uint32_t conf_root_id(const struct conf *c, uint32_t slot)
 {
 	return c->id_base + slot * IDS_PER_SLOT;
 }
+
+void conf_addresses(const struct conf *c, uint32_t slot, char ret4[INET_ADDRSTRLEN],
+		    char ret6[INET6_ADDRSTRLEN])
+{
+	struct in_addr a4 = conf_addr4(c, slot);
+	struct in6_addr a6 = conf_addr6(c, slot);
+
+	inet_ntop(AF_INET, &a4, ret4, INET_ADDRSTRLEN);
+	inet_ntop(AF_INET6, &a6, ret6, INET6_ADDRSTRLEN);
+}

@@ -34,3 +34,6 @@ struct in6_addr conf_addr6(const struct conf *c, uint32_t slot);
 struct in_addr conf_gateway4(const struct conf *c);
 struct in6_addr conf_gateway6(const struct conf *c);
 uint32_t conf_root_id(const struct conf *c, uint32_t slot); /* host id of the slot's id 0 */
+/* Both addresses of a slot as text. */
+void conf_addresses(const struct conf *c, uint32_t slot, char ret4[INET_ADDRSTRLEN],
+		    char ret6[INET6_ADDRSTRLEN]);

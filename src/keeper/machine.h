@@ -36,7 +36,7 @@ struct machine {
 	struct machine *next;
 };
 
-int machine_init(const struct conf *c, int init, struct err *e);
+void machine_init(const struct conf *c, int init);
 
 /* The machine of `id`, made when missing; NULL when out of memory. */
 struct machine *machine_get(const char *id);
@@ -57,11 +57,3 @@ void machine_destroy(struct job *j);
 
 /* Takes running sandboxes over from the keeper before. */
 int machine_adopt(struct err *e);
-
-/* Slots that are ready, by number. */
-bool slot_ready(uint32_t slot);
-void slot_put(uint32_t slot, struct slot_ns *ns); /* takes the descriptors */
-bool slot_take(uint32_t slot, struct slot_ns *ret);
-void slot_drop(uint32_t slot);
-/* For workers: makes slot `slot`, after its block of addresses was let through the table. */
-int slot_make_admitted(uint32_t slot, struct slot_ns *ret, struct err *e);

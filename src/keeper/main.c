@@ -31,6 +31,7 @@
 #include "machine.h"
 #include "net.h"
 #include "pool.h"
+#include "ready.h"
 #include "record.h"
 #include "root.h"
 #include "server.h"
@@ -176,8 +177,9 @@ int main(int argc, char **argv)
 	if (!r)
 		r = watch_signals(&e);
 	if (!r)
-		r = machine_init(&conf, info.init, &e);
+		r = ready_init(&conf, &e);
 	verbs_init(&conf, &info);
+	machine_init(&conf, info.init);
 	if (!r)
 		r = machine_adopt(&e);
 	if (!r)

@@ -16,6 +16,7 @@
 #include "launch.h"
 #include "machine.h"
 #include "pool.h"
+#include "ready.h"
 #include "record.h"
 
 enum { LIST_TIMEOUT_MS = 30 * 1000, SLOT_TIMEOUT_MS = 30 * 1000, DELETE_TIMEOUT_MS = 600 * 1000 };
@@ -195,12 +196,9 @@ static int write_live(int fd, const struct machine *m)
 		.slot = m->slot,
 		.enforced = m->enforced,
 	};
-	struct in_addr a4 = conf_addr4(conf, m->slot);
-	struct in6_addr a6 = conf_addr6(conf, m->slot);
 
 	str_copy(l.id, sizeof(l.id), m->id);
-	inet_ntop(AF_INET, &a4, l.address4, sizeof(l.address4));
-	inet_ntop(AF_INET6, &a6, l.address6, sizeof(l.address6));
+	conf_addresses(conf, m->slot, l.address4, l.address6);
 	return write_all(fd, &l, sizeof(l));
 }
 
@@ -225,7 +223,7 @@ static int slot_prepare_work(void *arg, struct worker_result *r, struct err *e)
 {
 	uint32_t slot = ((struct job *)arg)->req.body.slot.slot;
 	struct slot_ns ns;
-	int status = slot_make_admitted(slot, &ns, e);
+	int status = ready_make(slot, &ns, e);
 
 	if (status)
 		return status;
@@ -245,11 +243,12 @@ static void slot_prepared(void *arg, struct worker_result *r)
 		return;
 	}
 	r->fds[0] = r->fds[1] = -1;
+	ready_admitted(j->req.body.slot.slot);
 	/* a start may have taken the number meanwhile: then this is one too many */
 	if (machine_slot_used(j->req.body.slot.slot))
 		slot_ns_close(&ns);
 	else
-		slot_put(j->req.body.slot.slot, &ns);
+		ready_put(j->req.body.slot.slot, &ns);
 	job_done(j, NULL, 0, -1);
 }
 
@@ -269,7 +268,7 @@ static void run_slot_prepare(struct job *j)
 
 	if (machine_slot_used(slot))
 		r = err_reason(&e, EBUSY, "slot_busy", "slot %u is in use", slot);
-	else if (slot_ready(slot))
+	else if (ready_has(slot))
 		r = err_reason(&e, EEXIST, "slot_ready", "slot %u is prepared already", slot);
 	else
 		r = worker_start(&spec, &e);
@@ -280,7 +279,7 @@ static void run_slot_prepare(struct job *j)
 /* Closes descriptors of our own. */
 static void run_slot_drop(struct job *j)
 {
-	slot_drop(j->req.body.slot.slot);
+	ready_drop(j->req.body.slot.slot);
 	job_done(j, NULL, 0, -1);
 }
 

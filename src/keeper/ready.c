@@ -1,0 +1,65 @@
+#include "ready.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/cleanup.h"
+
+#include "net.h"
+
+static struct {
+	const struct conf *conf;
+	struct slot_ns *ready; /* by slot number */
+	uint8_t *admitted;     /* by block of slots: its addresses pass the nft table */
+} table;
+
+int ready_init(const struct conf *c, struct err *e)
+{
+	table.conf = c;
+	table.ready = malloc(c->slots_max * sizeof(*table.ready));
+	table.admitted = calloc(net_block(c->slots_max) + 1, 1);
+	if (!table.ready || !table.admitted)
+		return err_set(e, ENOMEM, "make the table of slots: %m");
+	for (uint32_t i = 0; i < c->slots_max; i++)
+		table.ready[i] = (struct slot_ns)SLOT_NS_INIT;
+	return 0;
+}
+
+void ready_admitted(uint32_t slot)
+{
+	table.admitted[net_block(slot)] = 1;
+}
+
+bool ready_has(uint32_t slot)
+{
+	return table.ready[slot].userns >= 0;
+}
+
+void ready_put(uint32_t slot, struct slot_ns *ns)
+{
+	slot_ns_close(&table.ready[slot]);
+	table.ready[slot] = *ns;
+	*ns = (struct slot_ns)SLOT_NS_INIT;
+	ready_admitted(slot);
+}
+
+bool ready_take(uint32_t slot, struct slot_ns *ret)
+{
+	if (!ready_has(slot))
+		return false;
+	*ret = table.ready[slot];
+	table.ready[slot] = (struct slot_ns)SLOT_NS_INIT;
+	return true;
+}
+
+void ready_drop(uint32_t slot)
+{
+	slot_ns_close(&table.ready[slot]);
+}
+
+int ready_make(uint32_t slot, struct slot_ns *ret, struct err *e)
+{
+	int r = table.admitted[net_block(slot)] ? 0 : net_admit(table.conf, slot, e);
+
+	return r ? r : slot_make(table.conf, slot, ret, e);
+}

@@ -1,0 +1,23 @@
+#pragma once
+/*
+ * The slots that are ready: namespaces made ahead, held by their descriptors, by number. Belongs to
+ * the dispatcher; `ready_make` is for its workers.
+ */
+#include <stdbool.h>
+
+#include "base/err.h"
+
+#include "conf.h"
+#include "slot.h"
+
+int ready_init(const struct conf *c, struct err *e);
+
+bool ready_has(uint32_t slot);
+void ready_put(uint32_t slot, struct slot_ns *ns); /* takes the descriptors */
+bool ready_take(uint32_t slot, struct slot_ns *ret);
+void ready_drop(uint32_t slot);
+
+/* For workers: makes slot `slot`, after its block of addresses was let through the table. */
+int ready_make(uint32_t slot, struct slot_ns *ret, struct err *e);
+/* The dispatcher's note that a worker has done so. */
+void ready_admitted(uint32_t slot);
