@@ -43,12 +43,13 @@ static const char *const devices[] = {
 static struct {
 	int v2; /* <instance> directory, or -1 */
 	int v1[CGROUP_V1_MAX];
-	int v1_controller[CGROUP_V1_MAX]; /* index into controllers, -1 = devices */
+	int v1_controller[CGROUP_V1_MAX]; /* index into controllers */
 	unsigned v1_count;
+	int devices; /* v1: `tasks` of <instance>, one list for all sandboxes; or -1 */
 	bool on_v2[ARRAY_SIZE(controllers)];
 	bool on_v1[ARRAY_SIZE(controllers)];
 	char path[64]; /* "/<instance>" as /proc/<pid>/cgroup shows it */
-} cg = { .v2 = -1 };
+} cg = { .v2 = -1, .devices = -1 };
 
 static int make_dir(int parent, const char *name, struct err *e)
 {
@@ -140,27 +141,41 @@ static void add_v1(int controller, const char *name, const char *instance)
 			log_warn("cgroup v1 %s: %s", name, e.text);
 		return;
 	}
-	if (controller >= 0)
-		cg.on_v1[controller] = true;
+	cg.on_v1[controller] = true;
 	cg.v1[cg.v1_count] = fd;
 	cg.v1_controller[cg.v1_count++] = controller;
 }
 
-static void limit_devices(int fd)
+/* A process that writes "0" to `tasks` moves itself without the kernel's global lock, which costs
+ * a grace period (milliseconds) after a quiet time; only v1 has that file. */
+static int open_tasks(int dir)
 {
+	return openat(dir, "tasks", O_WRONLY | O_CLOEXEC);
+}
+
+/* A process is put there before it becomes PID 1, and what it starts stays there. */
+static void limit_devices(const char *instance)
+{
+	struct err e = ERR_INIT;
+	_cleanup_close_ int fd = open_instance("devices", instance, &e);
 	char list[4096] = "";
 
+	if (fd < 0) {
+		log_warn("no device is refused by a cgroup: %s", e.code ? e.text : "no hierarchy");
+		return;
+	}
 	/* groups below it keep their parent's list: it is set before there are any */
-	if (read_text_at(fd, "devices.list", list, sizeof(list)) > 0 && !str_starts(list, "a "))
-		return;
-	if (write_text_at(fd, "devices.deny", "a")) {
-		log_warn("devices cgroup: cannot be limited");
-		return;
+	if (read_text_at(fd, "devices.list", list, sizeof(list)) > 0 && str_starts(list, "a ")) {
+		if (write_text_at(fd, "devices.deny", "a")) {
+			log_warn("no device is refused by a cgroup: it has groups already");
+			return;
+		}
+		for (unsigned i = 0; i < ARRAY_SIZE(devices); i++) {
+			if (write_text_at(fd, "devices.allow", devices[i]))
+				log_warn("devices cgroup: allow '%s': refused", devices[i]);
+		}
 	}
-	for (unsigned i = 0; i < ARRAY_SIZE(devices); i++) {
-		if (write_text_at(fd, "devices.allow", devices[i]))
-			log_warn("devices cgroup: allow '%s': %m", devices[i]);
-	}
+	cg.devices = open_tasks(fd);
 }
 
 int cgroup_init(const char *instance, uint32_t *ret_limits, bool *ret_v2, struct err *e)
@@ -179,11 +194,8 @@ int cgroup_init(const char *instance, uint32_t *ret_limits, bool *ret_v2, struct
 			limits |= controllers[i].limit;
 		*ret_v2 = *ret_v2 && cg.on_v2[i];
 	}
-	if (!*ret_v2) {
-		add_v1(-1, "devices", instance);
-		if (cg.v1_count && cg.v1_controller[cg.v1_count - 1] < 0)
-			limit_devices(cg.v1[cg.v1_count - 1]);
-	}
+	if (!*ret_v2)
+		limit_devices(instance);
 	*ret_limits = limits;
 	return 0;
 }
@@ -200,7 +212,7 @@ void cgroup_fds_close(struct cgroup_fds *fds)
 	fds->v1_count = 0;
 }
 
-int cgroup_enter_v1(const int *fds, unsigned count, struct err *e)
+static int enter(const int *fds, unsigned count, struct err *e)
 {
 	for (unsigned i = 0; i < count; i++) {
 		int r = write_all(fds[i], "0", 1);
@@ -209,6 +221,18 @@ int cgroup_enter_v1(const int *fds, unsigned count, struct err *e)
 			return err_set(e, r, "enter a cgroup: %m");
 	}
 	return 0;
+}
+
+int cgroup_enter_work(const struct cgroup_fds *fds, struct err *e)
+{
+	int r = cg.devices < 0 ? 0 : enter(&cg.devices, 1, e);
+
+	return r ? r : enter(fds->work_v1, fds->v1_count, e);
+}
+
+int cgroup_enter_agent(const struct cgroup_fds *fds, struct err *e)
+{
+	return enter(fds->agent_v1, fds->v1_count, e);
 }
 
 static void value_text(enum cgroup_value v, bool v2, const struct cgroup_limits *l, bool reserve,
@@ -307,13 +331,6 @@ static int delegate(const char *id, int agent, int work, uint32_t root_id, struc
 			return err_set(e, errno, "hand cgroup of '%s' over: %m", id);
 	}
 	return 0;
-}
-
-/* A process that writes "0" to `tasks` moves itself without the kernel's global lock, which costs
- * a grace period (milliseconds) after a quiet time; only v1 has that file. */
-static int open_tasks(int dir)
-{
-	return openat(dir, "tasks", O_WRONLY | O_CLOEXEC);
 }
 
 int cgroup_make(const char *id, uint32_t root_id, const struct cgroup_limits *l,

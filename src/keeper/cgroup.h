@@ -41,8 +41,9 @@ int cgroup_init(const char *instance, uint32_t *ret_limits, bool *ret_v2, struct
 int cgroup_make(const char *id, uint32_t root_id, const struct cgroup_limits *l,
 		struct cgroup_fds *ret, struct err *e);
 void cgroup_fds_close(struct cgroup_fds *fds);
-/* Moves the calling process into the groups `fds` of the v1 hierarchies. */
-int cgroup_enter_v1(const int *fds, unsigned count, struct err *e);
+/* Moves the calling process into the work, or the agent's, groups of the v1 hierarchies. */
+int cgroup_enter_work(const struct cgroup_fds *fds, struct err *e);
+int cgroup_enter_agent(const struct cgroup_fds *fds, struct err *e);
 
 /* Kills every process of the sandbox (v2 cgroup.kill). Unknown ids are no error. */
 int cgroup_kill(const char *id, struct err *e);

@@ -95,20 +95,24 @@ static bool ours(int root, const char *path, const char *mark)
 	return read(fd, head, strlen(mark)) >= 0 && str_starts(head, mark);
 }
 
+/* A disk that is new, or a copy of another sandbox's, does not have the identity it is given. */
+static bool has_identity(int root, const char *machine_id)
+{
+	_cleanup_close_ int fd = open_beneath(root, "etc/machine-id", O_RDONLY | O_NONBLOCK, 0);
+	char text[33] = "";
+
+	return fd >= 0 && read(fd, text, 32) == 32 && str_eq(text, machine_id);
+}
+
 static int write_files(int root, const struct launch *l, struct err *e)
 {
 	static const char mark[] = "# skerry: kept up to date until this line is removed\n";
 	const struct keeper_sandbox_start *s = l->start;
-	bool first = l->first_boot;
+	bool first = !has_identity(root, s->machine_id);
 	char text[512], gateway[INET_ADDRSTRLEN];
 	struct in_addr gateway4 = conf_gateway4(l->conf);
-	const struct {
-		const char *path, *text;
-	} files[] = {
-		{ "etc/hostname", text },
-		{ "etc/hosts", text },
-		{ "etc/machine-id", text },
-	};
+	/* the machine id last: it says that the others are there */
+	static const char *const files[] = { "etc/hostname", "etc/hosts", "etc/machine-id" };
 	int r = 0;
 
 	for (unsigned i = 0; first && !r && i < ARRAY_SIZE(files); i++) {
@@ -121,9 +125,9 @@ static int write_files(int root, const struct launch *l, struct err *e)
 				 s->hostname);
 		else
 			snprintf(text, sizeof(text), "%s\n", s->machine_id);
-		r = inside_text(root, files[i].path, files[i].text);
+		r = inside_text(root, files[i], text);
 		if (r)
-			return err_set(e, r, "write '/%s': %m", files[i].path);
+			return err_set(e, r, "write '/%s': %m", files[i]);
 	}
 	if (first || ours(root, "etc/resolv.conf", mark)) {
 		inet_ntop(AF_INET, &gateway4, gateway, sizeof(gateway));
@@ -233,7 +237,7 @@ int inside_run(const struct launch *l, struct err *e)
 	int r = become_root(e);
 
 	if (!r && l->cgroup)
-		r = cgroup_enter_v1(l->cgroup->agent_v1, l->cgroup->v1_count, e);
+		r = cgroup_enter_agent(l->cgroup, e);
 	if (!r)
 		r = l->start ? prepare_sandbox(l, &cgroup_dir, e) : prepare_target(e);
 	if (r)

@@ -325,13 +325,12 @@ int launch_run(struct launch *l, struct launched *ret, struct err *e)
 
 	if (r)
 		return r;
-	l->first_boot = l->start && !pool_sandbox_booted(l->start->id);
 	r = launch_stage_enter(l->conf, e);
 	if (r)
 		return r;
 	r = l->start ? mount_sandbox(l, e) : mount_target(l, e);
 	if (!r && l->cgroup)
-		r = cgroup_enter_v1(l->cgroup->work_v1, l->cgroup->v1_count, e);
+		r = cgroup_enter_work(l->cgroup, e);
 	if (r)
 		return r;
 	if (setns(l->ns.userns, CLONE_NEWUSER) < 0)

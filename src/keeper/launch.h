@@ -9,7 +9,6 @@
  * What is mounted inside the new root is PID 1's own work, done with the sandbox's rights before
  * its first foreign instruction (inside.c).
  */
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -33,7 +32,6 @@ struct launch {
 	int status;       /* PID 1 writes what failed here; closed by a successful exec */
 	const struct cgroup_fds *cgroup; /* NULL: none */
 	int cgns;                        /* set by the launcher */
-	bool first_boot;                 /* write the files that carry the sandbox's identity */
 };
 
 struct launched {

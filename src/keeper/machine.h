@@ -23,7 +23,7 @@ struct machine {
 	enum machine_state state;
 	int host_pid;
 	uint32_t slot, enforced;
-	bool warm, first_boot;
+	bool warm;
 	bool told; /* the start was answered: its end is an event */
 	struct keeper_event_exit end;
 	int go; /* write end: lets PID 1 go on */

@@ -43,32 +43,6 @@ static void start_failed(struct machine *m, const struct err *e)
 	machine_settle(m);
 }
 
-static int mark_work(void *arg, struct worker_result *r, struct err *e)
-{
-	(void)r;
-	(void)e;
-	pool_sandbox_mark_booted(arg);
-	return 0;
-}
-
-static void mark_done(void *arg, struct worker_result *r)
-{
-	(void)r;
-	free(arg);
-}
-
-static void mark_booted(struct machine *m)
-{
-	const struct worker_spec spec = { .work = mark_work,
-					  .done = mark_done,
-					  .arg = strdup(m->id),
-					  .timeout_ms = SETTLE_TIMEOUT_MS,
-					  .cgroup = -1 };
-
-	if (spec.arg && worker_start(&spec, NULL))
-		free(spec.arg);
-}
-
 static void started(struct machine *m)
 {
 	struct keeper_start_reply reply = {
@@ -81,8 +55,6 @@ static void started(struct machine *m)
 	machine_release_launch(m);
 	m->state = MACHINE_RUNNING;
 	m->told = true;
-	if (m->first_boot)
-		mark_booted(m);
 	job_done(m->head, &reply, sizeof(reply), -1);
 }
 
@@ -133,8 +105,8 @@ static int launch_work(void *arg, struct worker_result *r, struct err *e)
 	status = launch_run(&l, &pid1, e);
 	if (status)
 		return status;
-	r->len = 2 * sizeof(int);
-	memcpy(r->payload, (int[]){ pid1.pid, l.first_boot }, r->len);
+	r->len = sizeof(pid1.pid);
+	memcpy(r->payload, &pid1.pid, r->len);
 	r->fds[0] = pid1.pidfd;
 	r->fds_count = 1;
 	return 0;
@@ -145,15 +117,14 @@ static void launched(void *arg, struct worker_result *r)
 	struct machine *m = arg;
 	struct record rec = { .slot = m->slot, .enforced = m->enforced };
 	struct err e = r->err;
-	int pid[2];
+	int pid;
 	int status = r->status;
 
 	if (!status && (r->fds_count != 1 || r->len != sizeof(pid)))
 		status = err_set(&e, EPROTO, "the launcher told nothing");
 	if (!status) {
-		memcpy(pid, r->payload, sizeof(pid));
-		m->host_pid = rec.pid = pid[0];
-		m->first_boot = pid[1];
+		memcpy(&pid, r->payload, sizeof(pid));
+		m->host_pid = rec.pid = pid;
 		m->pid.fd = r->fds[0];
 		r->fds[0] = -1;
 		status = loop_add(&m->pid, EPOLLIN);

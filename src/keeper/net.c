@@ -276,10 +276,7 @@ static int configure_peer_here(const struct link *l, struct err *e)
 	add_route(&b, AF_INET6, index, &l->gateway6, NULL, 16);
 	add_route(&b, AF_INET, index, NULL, &l->gateway4, 4);
 	add_route(&b, AF_INET6, index, NULL, &link_local_gateway, 16);
-	r = batch_run(&b, e);
-	/* unprivileged ping, as on a desktop distribution */
-	(void)write_text_at(AT_FDCWD, "/proc/sys/net/ipv4/ping_group_range", "0 65535");
-	return r;
+	return batch_run(&b, e);
 }
 
 int net_link(const struct conf *c, uint32_t slot, int netns, struct err *e)
@@ -295,7 +292,7 @@ int net_link(const struct conf *c, uint32_t slot, int netns, struct err *e)
 		return err_set(e, errno, "open '/proc/self/ns/net': %m");
 	link_fill(c, slot, &l);
 	stale = if_nametoindex(l.name);
-	if (stale && (r = delete_link(stale, e)) < 0)
+	if (stale && delete_link(stale, e) < 0)
 		return err_wrap(e, "remove stale link '%s'", l.name);
 	r = batch_open(&b, e);
 	if (r < 0)

@@ -208,8 +208,6 @@ int pool_sandbox_destroy(const char *id, struct err *e)
 		r = remove_subvolume(dir, "engine", e);
 	if (r)
 		return r;
-	if (unlinkat(dir, "booted", 0) < 0 && errno != ENOENT)
-		return err_set(e, errno, "remove disk '%s': %m", id);
 	if (unlinkat(pool.sandboxes, id, AT_REMOVEDIR) < 0)
 		return err_set(e, errno, "remove disk '%s': %m", id);
 	if (pool.quota) /* busy until the cleaner has freed the blocks: the janitor comes later */
@@ -222,22 +220,6 @@ int pool_sandbox_open(const char *id, struct err *e)
 	int fd = open_beneath(pool.sandboxes, id, O_RDONLY | O_DIRECTORY, 0);
 
 	return fd < 0 ? err_set(e, fd, "open disk '%s': %m", id) : fd;
-}
-
-bool pool_sandbox_booted(const char *id)
-{
-	_cleanup_close_ int dir = open_beneath(pool.sandboxes, id, O_RDONLY | O_DIRECTORY, 0);
-
-	return dir >= 0 && !faccessat(dir, "booted", F_OK, AT_SYMLINK_NOFOLLOW);
-}
-
-void pool_sandbox_mark_booted(const char *id)
-{
-	_cleanup_close_ int dir = open_beneath(pool.sandboxes, id, O_RDONLY | O_DIRECTORY, 0);
-
-	/* without the mark the next boot writes the same identity again */
-	if (dir >= 0 && mknodat(dir, "booted", S_IFREG | 0600, 0) < 0 && errno != EEXIST)
-		log_warn("mark '%s' as booted: %m", id);
 }
 
 int pool_sandbox_used(const char *id, uint64_t *ret_bytes)

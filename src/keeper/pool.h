@@ -5,7 +5,6 @@
  *   layers/<ly…>                a read-only subvolume
  *   sandboxes/<sb…>/root        subvolume: upper, work
  *   sandboxes/<sb…>/engine      subvolume: docker, containerd
- *   sandboxes/<sb…>/booted      exists once the sandbox booted
  *
  * A level-1 quota group per sandbox, its number made of the sandbox's id, holds both subvolumes and
  * carries the limit; quota calls go through the pool's own, unlimited top. Names are ids of ours,
@@ -31,8 +30,6 @@ int pool_sandbox_destroy(const char *id, struct err *e);
 int pool_sandbox_limit(const char *id, uint64_t disk_bytes, struct err *e);
 /* Directory descriptor of sandboxes/<id>. */
 int pool_sandbox_open(const char *id, struct err *e);
-bool pool_sandbox_booted(const char *id);
-void pool_sandbox_mark_booted(const char *id);
 int pool_sandbox_used(const char *id, uint64_t *ret_bytes);
 
 /* A new layer is made under a name of its own and gets its final one when it is whole. */

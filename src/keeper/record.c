@@ -78,6 +78,23 @@ int record_exit_status(int pidfd)
 	return info.mask & PIDFD_EXIT_INFO_CODE ? info.exit_code : -ENODATA;
 }
 
+/* Not synced: after a crash of the host the boot id says that it means nothing. */
+static int put(const struct record *r)
+{
+	_cleanup_close_ int fd = -1;
+	char temp[ID_SIZE + 8];
+	int status;
+
+	snprintf(temp, sizeof(temp), "%s.new", r->id);
+	fd = openat(record_dir, temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return -errno;
+	status = write_all(fd, r, sizeof(*r));
+	if (!status && renameat(record_dir, temp, record_dir, r->id) < 0)
+		status = -errno;
+	return status;
+}
+
 int record_write(struct record *r, struct err *e)
 {
 	int status;
@@ -86,7 +103,7 @@ int record_write(struct record *r, struct err *e)
 	r->size = sizeof(*r);
 	memcpy(r->boot_id, boot_id, sizeof(boot_id));
 	r->start_time = record_start_time(r->pid);
-	status = r->start_time ? replace_file_at(record_dir, r->id, r, sizeof(*r), 0600) : -ESRCH;
+	status = r->start_time ? put(r) : -ESRCH;
 	return status ? err_set(e, status, "write the record of '%s': %m", r->id) : 0;
 }
 
