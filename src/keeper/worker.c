@@ -35,6 +35,7 @@ static void finish(struct worker *w, struct worker_result *r)
 	w->spec.done(w->spec.arg, r);
 	for (unsigned i = 0; i < FDS_MAX; i++)
 		close_p(&r->fds[i]);
+	worker_reap(); /* its SIGCHLD may have come before its result was read */
 }
 
 static void on_result(struct source *s, uint32_t events)
