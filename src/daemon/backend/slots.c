@@ -14,6 +14,7 @@
 enum {
 	SLOTS_TABLE_MAX = 65536, /* 32-bit ids hold no more ranges */
 	STARTS_FIRST_MS = 50,    /* how long starts in flight put off a preparation */
+	REFILL_AFTER_MS = 30,    /* a start is followed by its first command: that goes first too */
 	BACKOFF_FIRST_MS = 200,
 	BACKOFF_MAX_MS = 30000,
 };
@@ -60,6 +61,7 @@ struct slots {
 	unsigned starting;      /* starts in flight */
 	struct pause asking;    /* the keeper, after it failed */
 	struct pause releasing; /* in the store, after it failed */
+	uint64_t quiet_ns;      /* no preparation before, while half of the wanted ones are there */
 	uint64_t yield_ns;  /* until then a preparation makes way for starts; 0: none wants to */
 	uint32_t take_max;  /* numbers the keeper accepts now */
 	uint32_t slots_max; /* size of the table */
@@ -163,6 +165,7 @@ void slots_started(struct slots *s, uint32_t slot, enum slots_outcome outcome)
 	if (outcome == SLOTS_UNKNOWN)
 		s->reconcile = true;
 	s->starting--;
+	s->quiet_ns = clock_mono_ns() + REFILL_AFTER_MS * NS_PER_MS;
 	pthread_cond_signal(&s->changed);
 	pthread_mutex_unlock(&s->lock);
 }
@@ -374,14 +377,16 @@ static void work_prepare(struct slots *s)
 	back_off(&s->asking);
 }
 
-/* Starts go first, but not for ever. True when a preparation may begin. */
-static bool may_prepare(struct slots *s, uint64_t now_ns)
+/* Starts go first, but not for ever. 0 when a preparation may begin, else when to ask again. */
+static uint64_t prepare_at(struct slots *s, uint64_t now_ns)
 {
+	if (!s->starting && s->count[SLOT_PREPARED] * 2 >= s->want && now_ns < s->quiet_ns)
+		return s->quiet_ns;
 	if (!s->starting)
-		return true;
+		return 0;
 	if (!s->yield_ns)
 		s->yield_ns = now_ns + STARTS_FIRST_MS * NS_PER_MS;
-	return now_ns >= s->yield_ns;
+	return now_ns >= s->yield_ns ? 0 : s->yield_ns;
 }
 
 static void sooner(uint64_t *wake_ns, uint64_t at_ns)
@@ -416,11 +421,13 @@ static uint64_t work(struct slots *s)
 	if (s->up && (s->reconcile || prepare) && now < s->asking.at_ns) {
 		sooner(&wake, s->asking.at_ns);
 	} else if (s->up && prepare) {
-		if (may_prepare(s, now)) {
+		uint64_t at = prepare_at(s, now);
+
+		if (!at) {
 			work_prepare(s);
 			return 0;
 		}
-		sooner(&wake, s->yield_ns);
+		sooner(&wake, at);
 	}
 	return wake;
 }
