@@ -207,7 +207,8 @@ static int delete_link(unsigned index, struct err *e)
 	m = mnl_nlmsg_put_extra_header(h, sizeof(*m));
 	m->ifi_index = (int)index;
 	batch_end(&b, h);
-	return batch_run(&b, e);
+	r = batch_run(&b, e);
+	return r == -ENODEV ? 0 : r; /* it went with its namespace meanwhile */
 }
 
 static void link_fill(const struct conf *c, uint32_t slot, struct link *l)
