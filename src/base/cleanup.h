@@ -13,7 +13,8 @@
 
 #include "base/banned.h"
 
-#define _cleanup_(f)     __attribute__((cleanup(f)))
+/* unused: its end may be all that such a variable is for */
+#define _cleanup_(f)     __attribute__((cleanup(f), unused))
 #define _cleanup_close_  _cleanup_(close_p)
 #define _cleanup_free_   _cleanup_(free_p)
 #define _cleanup_fclose_ _cleanup_(fclose_p)

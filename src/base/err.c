@@ -1,3 +1,4 @@
+#define ERR_PLAIN /* these are the functions: nothing stands in for them */
 #include "base/err.h"
 
 #include <errno.h>

@@ -38,3 +38,18 @@ int err_hint(struct err *e, const char *fmt, ...) __attribute__((format(printf, 
 
 /* Puts "<fmt>: " before the text. Returns -e->code, so that `return err_wrap(e, …)` works. */
 int err_wrap(struct err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+#if defined(__clang_analyzer__) && !defined(ERR_PLAIN)
+/* It reads one file at a time: without this it follows every failure as if it might be a success. */
+static inline int err_negative(int r)
+{
+	if (r >= 0)
+		__builtin_unreachable();
+	return r;
+}
+#define err_set(...)    err_negative(err_set(__VA_ARGS__))
+#define err_reason(...) err_negative(err_reason(__VA_ARGS__))
+#define err_field(...)  err_negative(err_field(__VA_ARGS__))
+#define err_hint(...)   err_negative(err_hint(__VA_ARGS__))
+#define err_wrap(...)   err_negative(err_wrap(__VA_ARGS__))
+#endif
