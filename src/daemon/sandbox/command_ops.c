@@ -26,11 +26,22 @@ static bool ids_valid(const char *sandbox, const char *id)
 	return id_valid(sandbox, NULL) && id_valid(id, NULL);
 }
 
+static int wait_done(struct agent_conn *c, uint64_t deadline_ns, struct err *e)
+{
+	struct message m;
+	int r = agent_conn_wait(c, deadline_ns, &m, e);
+
+	if (r < 0)
+		return r;
+	if (m.type == AGENT_FAIL)
+		return agent_fail_err(&m, e);
+	return m.type == AGENT_DONE && !m.len ? 0 : agent_conn_err(-EPROTO, e);
+}
+
 /* Sends what `put` made and waits for DONE or FAIL. */
 static int ask(const char *sandbox, const struct buf *request, uint64_t deadline_ns, struct err *e)
 {
 	struct agent_conn c;
-	struct message m;
 	int r;
 
 	agent_conn_init(&c);
@@ -38,12 +49,8 @@ static int ask(const char *sandbox, const struct buf *request, uint64_t deadline
 			    : agent_conn_open(&c, sandbox, deadline_ns, e);
 	if (!r) {
 		buf_add(&c.out, request->data, request->len);
-		r = agent_conn_wait(&c, deadline_ns, &m, e);
+		r = wait_done(&c, deadline_ns, e);
 	}
-	if (!r && m.type == AGENT_FAIL)
-		r = agent_fail_err(&m, e);
-	else if (!r && (m.type != AGENT_DONE || m.len))
-		r = agent_conn_err(-EPROTO, e);
 	agent_conn_release(&c);
 	return r;
 }
