@@ -449,11 +449,11 @@ static unsigned lives;
 
 static void *live_often(void *arg)
 {
-	unsigned n = (unsigned)(uintptr_t)arg;
+	const unsigned *n = arg;
 	_cleanup_close_ int listener = -1;
 	char id[ID_SIZE];
 
-	make_id(100 + n, id);
+	make_id(100 + *n, id);
 	listener = listen_as(id);
 	for (int i = 0; i < LIVES; i++) {
 		struct backend_machine m;
@@ -486,11 +486,14 @@ static bool no_machine_in_books(void)
 static void churn(unsigned cuts)
 {
 	pthread_t threads[THREADS];
+	unsigned numbers[THREADS];
 	void *bad;
 
 	lives = 0;
-	for (uintptr_t i = 0; i < THREADS; i++)
-		pthread_create(&threads[i], NULL, live_often, (void *)i);
+	for (unsigned i = 0; i < THREADS; i++) {
+		numbers[i] = i;
+		pthread_create(&threads[i], NULL, live_often, &numbers[i]);
+	}
 	for (unsigned i = 0; i < cuts; i++) {
 		usleep(30000);
 		fake_keeper_cut();

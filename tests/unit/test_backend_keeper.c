@@ -278,41 +278,50 @@ static void answer_unless_mute(const struct fake_request *q)
 		fake_keeper_answer(&q->head, 0, NULL, 0, -1);
 }
 
+struct one_call {
+	struct keeper_client *k;
+	int result;
+};
+
 static void *call_once(void *arg)
 {
+	struct one_call *one = arg;
 	struct err e = ERR_INIT;
 
-	return (void *)(intptr_t)call_slot(arg, 1, &e);
+	one->result = call_slot(one->k, 1, &e);
+	return NULL;
 }
 
 static void test_lost_and_back(void **state)
 {
 	pthread_t threads[4];
+	struct one_call calls[4];
 	struct keeper_client *k;
 	struct err e = ERR_INIT;
-	void *r;
 
 	(void)state;
 	fake_keeper_start(answer_unless_mute);
 	k = client();
 	assert_int_equal(call_slot(k, 1, &e), 0);
 	__atomic_store_n(&mute, true, __ATOMIC_SEQ_CST);
-	for (int i = 0; i < 4; i++)
-		pthread_create(&threads[i], NULL, call_once, k);
+	for (int i = 0; i < 4; i++) {
+		calls[i] = (struct one_call){ .k = k };
+		pthread_create(&threads[i], NULL, call_once, &calls[i]);
+	}
 	usleep(50000);
 	fake_keeper_stop();
 	for (int i = 0; i < 4; i++) {
-		pthread_join(threads[i], &r);
-		assert_int_equal((intptr_t)r, -ECONNRESET);
+		pthread_join(threads[i], NULL);
+		assert_int_equal(calls[i].result, -ECONNRESET);
 	}
 	wait_for(is_lost, "the loss is told");
 	/* made while it is away: waits for it */
 	__atomic_store_n(&mute, false, __ATOMIC_SEQ_CST);
-	pthread_create(&threads[0], NULL, call_once, k);
+	pthread_create(&threads[0], NULL, call_once, &calls[0]);
 	usleep(300000);
 	fake_keeper_start(answer_unless_mute);
-	pthread_join(threads[0], &r);
-	assert_int_equal((intptr_t)r, 0);
+	pthread_join(threads[0], NULL);
+	assert_int_equal(calls[0].result, 0);
 	wait_for(is_back, "the return is told");
 	assert_int_equal(losses, 1);
 	assert_int_equal(returns, 1);

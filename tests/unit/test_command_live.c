@@ -810,7 +810,7 @@ static void done(void *arg, const char *sb, const char *cm, const struct command
 	pthread_mutex_lock(&done_lock);
 	if (strcmp(sb, sandbox) || strlen(cm) != ID_LEN)
 		abort();
-	done_times[(uintptr_t)arg]++;
+	(*(unsigned *)arg)++;
 	done_total++;
 	done_last = *r;
 	pthread_cond_signal(&done_cond);
@@ -892,10 +892,10 @@ static void test_background(void **state)
 	(void)state;
 	forget_done();
 	fake_play(play_flood, NULL, true);
-	command_background(start_as(MANY), done, (void *)(uintptr_t)MANY);
+	command_background(start_as(MANY), done, &done_times[MANY]);
 	fake_play(play_later, NULL, true);
 	for (unsigned i = 0; i < MANY; i++)
-		command_background(start_as(i), done, (void *)(uintptr_t)i);
+		command_background(start_as(i), done, &done_times[i]);
 	wait_done(MANY);
 	for (unsigned i = 0; i < MANY; i++)
 		assert_int_equal(done_times[i], 1);
@@ -914,7 +914,7 @@ static void test_background_attaches_again(void **state)
 	(void)state;
 	forget_done();
 	fake_play(play_break, NULL, true);
-	command_background(start(), done, NULL);
+	command_background(start(), done, &done_times[0]);
 	wait_done(1);
 	check_broken(&done_last);
 	fake_reset();
@@ -930,7 +930,7 @@ static void test_background_lost(void **state)
 	fake_play(play_started_only, NULL, true);
 	c = start();
 	fake_refuse(EAGAIN, 5);
-	command_background(c, done, NULL);
+	command_background(c, done, &done_times[0]);
 	usleep(100000);
 	fake_refuse(ENOENT, 1);
 	wait_done(1);
@@ -953,7 +953,7 @@ static void test_background_stdin(void **state)
 	spec.stdin_data = calloc(1, spec.stdin_len);
 	assert_int_equal(command_start(&spec, &c, &started, &e), 0);
 	free((void *)spec.stdin_data);
-	command_background(c, done, NULL);
+	command_background(c, done, &done_times[0]);
 	wait_done(1);
 	assert_int_equal(output_stat(sandbox, id, 1, &v, &e), 0);
 	assert_int_equal(v.total, 5 * KEEP);
