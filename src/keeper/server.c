@@ -53,14 +53,16 @@ static void client_close(struct client *c)
 static void send_message(struct client *c, const struct keeper_head *h, const void *payload, int fd)
 {
 	char message[KEEPER_MESSAGE_MAX];
+	ssize_t r;
 
 	memcpy(message, h, sizeof(*h));
 	if (h->size)
 		memcpy(message + sizeof(*h), payload, h->size);
-	if (send_fds(c->source.fd, message, sizeof(*h) + h->size, &fd, fd >= 0) < 0) {
-		log_warn("a client does not read its replies");
+	r = send_fds(c->source.fd, message, sizeof(*h) + h->size, &fd, fd >= 0);
+	if (r == -EAGAIN)
+		log_warn("a client does not read its replies: its connection ends");
+	if (r < 0)
 		shutdown(c->source.fd, SHUT_RDWR); /* closed by the loop, not under our feet */
-	}
 }
 
 static void job_free(struct job *j)
