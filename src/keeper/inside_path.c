@@ -50,6 +50,8 @@ static int enter(int dir, const char *name, mode_t mode)
 
 int inside_dir(int root, const char *path, mode_t mode)
 {
+	/* what leads to a closed directory is closed too: a mount hides the directory's own mode */
+	const mode_t parents = mode == 0700 ? 0700 : 0755;
 	_cleanup_close_ int held = -1;
 	char name[NAME_MAX + 1];
 
@@ -60,7 +62,7 @@ int inside_dir(int root, const char *path, mode_t mode)
 		snprintf(name, sizeof(name), "%.*s", (int)n, path);
 		path += n;
 		path += *path == '/';
-		next = n ? enter(held < 0 ? root : held, name, *path ? 0755 : mode)
+		next = n ? enter(held < 0 ? root : held, name, *path ? parents : mode)
 			 : open_beneath(root, ".", O_PATH | O_DIRECTORY, 0);
 		if (next < 0)
 			return next;
