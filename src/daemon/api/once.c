@@ -95,7 +95,7 @@ static int answer_with_object(struct request *r, const char *object, struct err 
 
 		code = sandbox_get(object, &row, e);
 		if (!code)
-			code = view_sandbox(&row, &r->answer, e);
+			code = view_sandbox(&row, false, &r->answer, e);
 	} else if (id_valid(object, "cm")) {
 		_cleanup_command_row_ struct command_row row = { 0 };
 		_cleanup_sandbox_ struct sandbox_row sandbox = { 0 };

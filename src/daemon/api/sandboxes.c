@@ -143,7 +143,7 @@ int handle_sandbox_create(struct request *r, struct err *e)
 				.wait_ms = wait->wait ? wait->wait_timeout * 1000 : WAIT_MS,
 			},
 			&row, e);
-	return code < 0 ? code : view_sandbox(&row, &r->answer, e);
+	return code < 0 ? code : view_sandbox(&row, false, &r->answer, e);
 }
 
 struct page {
@@ -228,7 +228,7 @@ int handle_sandbox_get(struct request *r, struct err *e)
 	_cleanup_sandbox_ struct sandbox_row row = { 0 };
 	int code = request_sandbox(r, &row, e);
 
-	return code < 0 ? code : view_sandbox(&row, &r->answer, e);
+	return code < 0 ? code : view_sandbox(&row, true, &r->answer, e);
 }
 
 int handle_sandbox_patch(struct request *r, struct err *e)
@@ -258,7 +258,7 @@ int handle_sandbox_patch(struct request *r, struct err *e)
 	if (!code)
 		code = tx_commit(&t, e);
 	tx_end(&t);
-	return code < 0 ? code : view_sandbox(&row, &r->answer, e);
+	return code < 0 ? code : view_sandbox(&row, true, &r->answer, e);
 }
 
 int handle_sandbox_delete(struct request *r, struct err *e)
@@ -272,7 +272,7 @@ int handle_sandbox_delete(struct request *r, struct err *e)
 static int answer_row(struct request *r, int code, struct sandbox_row *after, struct err *e)
 {
 	if (!code)
-		code = view_sandbox(after, &r->answer, e);
+		code = view_sandbox(after, true, &r->answer, e);
 	sandbox_row_release(after);
 	return code;
 }

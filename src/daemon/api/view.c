@@ -117,7 +117,7 @@ static void put_usage(json_t **o, const struct sandbox_row *row)
 		      (json_int_t)s.pids));
 }
 
-int view_sandbox(const struct sandbox_row *row, json_t **ret, struct err *e)
+int view_sandbox(const struct sandbox_row *row, bool usage, json_t **ret, struct err *e)
 {
 	_cleanup_tx_ struct tx t = TX_INIT;
 	struct project_row project;
@@ -136,7 +136,8 @@ int view_sandbox(const struct sandbox_row *row, json_t **ret, struct err *e)
 	put(&o, "isolation", json_string("namespace"));
 	put(&o, "limits", view_limits(row));
 	if (row->status == RUNNING) {
-		put_usage(&o, row);
+		if (usage)
+			put_usage(&o, row);
 		put(&o, "start", json_string(row->warm ? "warm" : "cold"));
 	}
 	if (*row->exit_code) {

@@ -1,13 +1,15 @@
 #pragma once
 /* Rows as the objects of the contract. Optional members are left out, never null. */
 #include <jansson.h>
+#include <stdbool.h>
 
 #include "base/err.h"
 
 #include "store/tables.h"
 
-/* The full object; asks the backend for the usage of a running one. */
-int view_sandbox(const struct sandbox_row *row, json_t **ret, struct err *e);
+/* The full object; with `usage` the backend is asked for that of a running one: a new one has none
+ * worth the time. */
+int view_sandbox(const struct sandbox_row *row, bool usage, json_t **ret, struct err *e);
 json_t *view_sandbox_brief(const struct sandbox_row *row, const char *workspace);
 json_t *view_command(const struct sandbox_row *sandbox, const struct command_row *row);
 json_t *view_image(const struct image_row *row);

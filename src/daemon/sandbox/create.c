@@ -1,6 +1,7 @@
 /*
- * Making a sandbox. The row is written first, then the disk is made and the machine started in a
- * thread of its own, so that the answer can go out when its time is over. While somebody waits, a
+ * Making a sandbox. The row is written, and the disk is made in a thread of its own while the row
+ * is being committed; the machine starts once both are done, and the answer can go out when its
+ * time is over. A disk without a row, after a crash, is removed by the next start. While somebody waits, a
  * failure undoes everything and is told; later it is the state FAILED with its reason.
  */
 #include <errno.h>
@@ -31,8 +32,9 @@ struct job {
 	struct sandbox_row row;
 	char actor_name[NAME_SIZE + 8], request[ID_SIZE];
 	struct actor actor;
-	/* under `lock`: it has ended; nobody waits any more; who waits has to go on waiting */
-	bool done, left, undoing;
+	/* under `lock`: the row is committed, or never will be; the work has ended; nobody waits any
+	 * more; who waits has to go on waiting */
+	bool kept, dropped, done, left, undoing;
 	struct err failure;
 };
 
@@ -215,36 +217,36 @@ static int fill_row(const struct create_request *in, struct sandbox_row *row, st
 	return 0;
 }
 
-static int write_row(const struct create_request *in, const struct create_options *o,
+/* Leaves the transaction open: the caller commits. */
+static int write_row(struct tx *t, const struct create_request *in, const struct create_options *o,
 		     struct sandbox_row *row, struct err *e)
 {
-	_cleanup_tx_ struct tx t = TX_INIT;
 	const struct idempotency_ref *once = o->idempotency;
 	struct image_row image;
-	int r = tx_begin(&t, STORE_DURABLE, e);
+	int r = tx_begin(t, STORE_DURABLE, e);
 
 	if (!r)
-		r = find_image(&t, in->os ? in->os : DEFAULT_OS, &image, e);
+		r = find_image(t, in->os ? in->os : DEFAULT_OS, &image, e);
 	if (!r)
-		r = memory_check(&t, NULL, row->memory_mb, e);
+		r = memory_check(t, NULL, row->memory_mb, e);
 	if (!r)
-		r = choose_identifier(&t, in, row, e);
+		r = choose_identifier(t, in, row, e);
 	if (!r)
-		r = layer_ref(&t, image.layer, e);
+		r = layer_ref(t, image.layer, e);
 	if (r < 0)
 		return r;
 	str_copy(row->os, sizeof(row->os), image.name);
 	str_copy(row->layer, sizeof(row->layer), image.layer);
 	str_copy(row->default_user, sizeof(row->default_user), image.user);
 	str_copy(row->work_dir, sizeof(row->work_dir), image.work_dir);
-	r = sandbox_insert(&t, row, o->actor, e);
+	r = sandbox_insert(t, row, o->actor, e);
 	if (r >= 0 && once)
-		r = idempotency_bind(&t, once->token, once->path, once->key, row->id, e);
+		r = idempotency_bind(t, once->token, once->path, once->key, row->id, e);
 	if (r >= 0)
-		r = event_add(&t, row->id, "created", row->identifier, o->actor, e);
+		r = event_add(t, row->id, "created", row->identifier, o->actor, e);
 	if (r >= 0)
-		r = audit_add(&t, o->actor, "sandbox.create", row->id, e);
-	return r < 0 ? r : tx_commit(&t, e);
+		r = audit_add(t, o->actor, "sandbox.create", row->id, e);
+	return r;
 }
 
 /* -- the work ------------------------------------------------------------------------------ */
@@ -268,12 +270,34 @@ static void undo(struct job *j)
 		log_error("sandbox %s: undo its creation: %s", j->row.id, e.text);
 }
 
-static int make(struct job *j, struct err *e)
+/* True once the row is committed; false: it never will be. */
+static bool row_kept(struct job *j)
+{
+	bool kept;
+
+	pthread_mutex_lock(&lock);
+	while (!j->kept && !j->dropped)
+		pthread_cond_wait(&changed, &lock);
+	kept = j->kept;
+	pthread_mutex_unlock(&lock);
+	return kept;
+}
+
+static void row_decided(struct job *j, bool kept)
+{
+	pthread_mutex_lock(&lock);
+	j->kept = kept;
+	j->dropped = !kept;
+	pthread_cond_broadcast(&changed);
+	pthread_mutex_unlock(&lock);
+}
+
+/* `disk`: what making it came to, with `e` set. */
+static int boot(struct job *j, int disk, struct err *e)
 {
 	struct op op = { .actor = &j->actor };
-	int r = sandbox_context.backend->create(j->row.id, (uint64_t)j->row.disk_gb << 30, e);
 
-	if (r < 0) {
+	if (disk < 0) {
 		err_wrap(e, "the disk of sandbox '%s' could not be made", j->row.identifier);
 		return backend_fault(e, EHOSTDOWN, "backend_failed");
 	}
@@ -286,12 +310,34 @@ static void job_free(struct job *j)
 	free(j);
 }
 
+/* There is no row: nobody waits, and nothing may stay. */
+static void job_drop(struct job *j)
+{
+	struct err e = ERR_INIT;
+
+	if (sandbox_context.backend->destroy(j->row.id, &e) < 0)
+		log_error("sandbox %s: remove the disk of a row that was not kept: %s", j->row.id,
+			  e.text);
+	sandbox_unlock(j->row.id);
+	job_free(j);
+	pthread_mutex_lock(&lock);
+	jobs--;
+	pthread_cond_broadcast(&changed);
+	pthread_mutex_unlock(&lock);
+}
+
 static void *job_run(void *arg)
 {
 	struct job *j = arg;
 	struct err e = ERR_INIT;
-	bool failed = make(j, &e) < 0, left;
+	int disk = sandbox_context.backend->create(j->row.id, (uint64_t)j->row.disk_gb << 30, &e);
+	bool failed, left;
 
+	if (!row_kept(j)) {
+		job_drop(j);
+		return NULL;
+	}
+	failed = boot(j, disk, &e) < 0;
 	pthread_mutex_lock(&lock);
 	left = j->left;
 	j->undoing = failed && !left;
@@ -389,6 +435,26 @@ static int prepare(const struct create_request *in, const struct create_options 
 	return r;
 }
 
+/* Writes the row and starts the work. On failure the job is gone, or goes by itself. */
+static int begin(struct job *j, const struct create_request *in, const struct create_options *o,
+		 struct err *e)
+{
+	_cleanup_tx_ struct tx t = TX_INIT;
+	int r = write_row(&t, in, o, &j->row, e);
+
+	if (!r)
+		r = job_start(j, e);
+	if (r < 0) {
+		tx_end(&t);
+		sandbox_unlock(j->row.id);
+		job_free(j);
+		return r;
+	}
+	r = tx_commit(&t, e);
+	row_decided(j, r >= 0);
+	return r;
+}
+
 int sandbox_create(const struct create_request *in, const struct create_options *o,
 		   struct sandbox_row *ret, struct err *e)
 {
@@ -405,18 +471,10 @@ int sandbox_create(const struct create_request *in, const struct create_options 
 		job_free(j);
 		return r;
 	}
-	r = write_row(in, o, &j->row, e);
-	if (!r) {
-		r = job_start(j, e);
-		if (r < 0)
-			undo(j);
-	}
-	if (r < 0) {
-		sandbox_unlock(j->row.id);
-		job_free(j);
-		return r;
-	}
 	memcpy(id, j->row.id, sizeof(id));
+	r = begin(j, in, o, e);
+	if (r < 0)
+		return r;
 	if (job_wait(j, o->wait_ms)) {
 		r = j->failure.code ? -j->failure.code : 0;
 		if (r < 0)
