@@ -25,11 +25,16 @@ static void offer(const char *cur, const char *candidate, const char *what)
 
 static void offer_words(const char *cur, const char *before, const char *list, const char *what)
 {
-	for (const char *p = list; *p; p += strcspn(p, " "), p += strspn(p, " ")) {
+	size_t at = 0;
+
+	while (list[at]) {
+		size_t len = strcspn(list + at, " ");
 		char word[96];
 
-		snprintf(word, sizeof(word), "%s%.*s", before, (int)strcspn(p, " "), p);
+		snprintf(word, sizeof(word), "%s%.*s", before, (int)len, list + at);
 		offer(cur, word, what);
+		at += len;
+		at += strspn(list + at, " ");
 	}
 }
 
