@@ -97,6 +97,8 @@ int nft_base(const struct conf *c, struct err *e)
 		 "add chain inet %s nat { type nat hook postrouting priority srcnat; }\n",
 		 i, i, i, i, i, i, i);
 	buf_addf(&s, "flush chain inet %s spoof\nflush chain inet %s to_host\n", i, i);
+	/* TCP is refused by a reset: it is told at once, ICMP may be limited or come too early */
+	buf_addf(&s, "add chain inet %s refuse\nflush chain inet %s refuse\n", i, i);
 	buf_addf(&s, "add chain inet %s from_sandbox\nflush chain inet %s from_sandbox\n", i, i);
 	buf_addf(&s, "flush chain inet %s through\nflush chain inet %s nat\n", i, i);
 	buf_addf(&s,
@@ -114,6 +116,10 @@ int nft_base(const struct conf *c, struct err *e)
 		 "  ip daddr %s tcp dport 53 accept\n"
 		 "  ip6 daddr %s udp dport 53 accept\n"
 		 "  ip6 daddr %s tcp dport 53 accept\n"
+		 "  goto refuse\n"
+		 " }\n"
+		 " chain refuse {\n"
+		 "  meta l4proto tcp reject with tcp reset\n"
 		 "  reject with icmpx admin-prohibited\n"
 		 " }\n",
 		 i, i, i, gw4, gw4, gw6, gw6);
@@ -125,9 +131,9 @@ int nft_base(const struct conf *c, struct err *e)
 		 " }\n"
 		 " chain from_sandbox {\n"
 		 "  ct state established,related accept\n"
-		 "  oifname \"%s-*\" reject with icmpx admin-prohibited\n"
-		 "  ip daddr { %s } reject with icmpx admin-prohibited\n"
-		 "  ip6 daddr { %s } reject with icmpx admin-prohibited\n"
+		 "  oifname \"%s-*\" goto refuse\n"
+		 "  ip daddr { %s } goto refuse\n"
+		 "  ip6 daddr { %s } goto refuse\n"
 		 "  accept\n"
 		 " }\n"
 		 " chain nat {\n"
