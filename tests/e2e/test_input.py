@@ -473,6 +473,19 @@ def test_names_that_are_accepted(instance, new_sandbox, name):
     assert not re.fullmatch(r"[a-z]{2}[a-z2-7]{20}", made["identifier"])
 
 
+@pytest.mark.parametrize("name", ["x", "x" * 255, "Upper Case", "Ünïcödé", "测试🙂", "../x", "-lead",
+                                  "$(reboot)", "a'b\"c", "a..b"], ids=lambda s: ascii(s)[:24])
+def test_names_given_to_the_cli(instance, name):
+    done = instance.cli("create", f"--name={name}", "--os", IMAGE, "--wait", "running", "--format",
+                        "json")
+    assert done.returncode == 0, done
+    made = json.loads(done.stdout)
+    try:
+        seen_everywhere(instance, made, name)
+    finally:
+        assert instance.cli("destroy", made["id"]).returncode == 0
+
+
 @pytest.mark.parametrize("name", BAD_TITLES, ids=lambda s: ascii(s)[:24])
 def test_names_that_are_refused(instance, nothing_made, name):
     refused(instance.api("POST", "/sandboxes", {"name": name, "os": IMAGE}), "name")

@@ -166,6 +166,24 @@ def test_an_exec_during_a_restart_is_answered_truly(instance, new_sandbox):
     assert record["exit_code"] == 7 and record["reason"] == "EXITED", record
 
 
+@pytest.mark.parametrize("service", ["daemon", "edge"])
+def test_the_cli_says_when_nobody_knows(instance, new_sandbox, service):
+    sandbox = new_sandbox()
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(instance.cli, "exec", sandbox["id"], "-c", "sleep 2.5; exit 7")
+        until(lambda: "sleep" in execute(instance, sandbox, "cat /proc/[0-9]*/comm")["stdout"],
+              "it runs")
+        instance._end(service, signal.SIGKILL)
+        instance._spawn(service)
+        instance.wait_ready()
+        done = waiting.result(30)
+    assert done.returncode == 125 and done.stdout == "" and done.stderr.strip(), done
+    listed = instance.api("GET", f"/sandboxes/{sandbox['id']}/commands").json["commands"]
+    record = next(c for c in listed if c["command"].startswith("sleep 2.5"))
+    record = finished(instance, sandbox, record, 20)
+    assert record["exit_code"] == 7 and record["reason"] == "EXITED", record
+
+
 def test_while_the_keeper_is_away(instance, new_sandbox):
     sandbox = new_sandbox()
     instance._end("keeper", signal.SIGKILL)

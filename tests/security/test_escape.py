@@ -81,6 +81,21 @@ def rows_of_the_filter():
 CALLS, IOCTLS, NEWEST = rows_of_the_filter()
 
 
+# what may never leave the table; a row that goes takes its test below with it
+ALWAYS = {"open_by_handle_at", "init_module", "finit_module", "delete_module", "kexec_load",
+          "kexec_file_load", "bpf", "perf_event_open", "userfaultfd", "add_key", "request_key",
+          "keyctl", "io_uring_setup", "io_uring_enter", "io_uring_register", "swapon", "reboot",
+          "clock_settime", "settimeofday", "iopl", "ioperm"}
+ALWAYS_IOCTLS = {"BTRFS_IOC_SUBVOL_CREATE", "BTRFS_IOC_SUBVOL_CREATE_V2", "BTRFS_IOC_SNAP_CREATE",
+                 "BTRFS_IOC_SNAP_CREATE_V2", "BTRFS_IOC_SNAP_DESTROY", "BTRFS_IOC_SNAP_DESTROY_V2",
+                 "BTRFS_IOC_DEFAULT_SUBVOL", "TIOCSTI", "TIOCLINUX"}
+
+
+def test_the_table_is_whole():
+    assert ALWAYS <= {name for name, _ in CALLS}
+    assert ALWAYS_IOCTLS <= set(IOCTLS)
+
+
 @pytest.fixture(scope="session")
 def constants(tmp_path_factory):
     """The numbers of all constants of the table, from the host's compiler; None where it has none."""
