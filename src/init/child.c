@@ -62,11 +62,13 @@ static void warn(struct spawn_report *r, const char *fmt, const char *a, const c
 
 static void reset_signals(void)
 {
-	struct sigaction dfl = { .sa_handler = SIG_DFL };
+	/* All zero is SIG_DFL. The C library's function refuses its own two signals, which a
+	 * posix_spawn before us leaves ignored. */
+	static const long dfl[8];
 	sigset_t none;
 
 	for (int sig = 1; sig < NSIG; sig++)
-		sigaction(sig, &dfl, NULL);
+		(void)syscall(SYS_rt_sigaction, sig, dfl, NULL, (NSIG - 1) / 8);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }

@@ -8,6 +8,7 @@ alone: Conn(path) speaks to any agent's socket.
 import ctypes
 import errno
 import os
+import platform
 import random
 import shutil
 import signal
@@ -26,6 +27,7 @@ RUN_STDIN = 1
 EXITED, SIGNALED, TIMED_OUT, KILLED, OOM, LOST = range(1, 7)
 WINDOW = 256 * 1024
 
+RT_SIGACTION = {"x86_64": 13, "aarch64": 134}[platform.machine()]
 FD_LISTEN, FD_CGROUP, FD_PROCS, FD_CGNS, FD_V1 = 3, 4, 5, 6, 7
 
 
@@ -318,6 +320,10 @@ class Agent:
             with open("/proc/self/oom_score_adj", "w") as f:
                 f.write("500")
             os.setpriority(os.PRIO_PROCESS, 0, -5)
+            ignore = struct.pack("<4Q", signal.SIG_IGN, 0, 0, 0)
+            for sig in (32, 33):  # the C library's own, as a posix_spawn leaves them
+                if libc.syscall(RT_SIGACTION, sig, ignore, None, 8):
+                    raise OSError(ctypes.get_errno(), "rt_sigaction")
             for g in ([self.group + "/agent"] if self.group else []) + list(agent_v1):
                 with open(g + "/cgroup.procs", "w") as f:
                     f.write("0")
