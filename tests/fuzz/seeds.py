@@ -2,6 +2,7 @@
 """Writes the seed corpus of the fuzz programs: seeds.py DIR makes DIR/<program>/<seed>."""
 
 import io
+import json
 import pathlib
 import struct
 import sys
@@ -110,14 +111,23 @@ def frames():
     yield "more", frame(127, run[:40]) + frame(127, run[40:60]) + frame(2, run[60:])
 
 
+def requests():
+    whole = {"name": "a", "colour": "red", "count": 5, "flag": True, "timeout": 1.5,
+             "tags": ["x"], "env": {"K": "v"}, "nested": {"inner": 3}}
+    yield "whole", json.dumps(whole).encode()
+    yield "least", b'{"name":"a"}'
+    yield "yaml", b"name: a\ntags: [x, y]\nnested:\n  inner: 2\ntimeout: 1.5\n"
+
+
 def main():
     top = pathlib.Path(sys.argv[1])
-    first = {"frame": b"\0", "tar": b"\1", "pax": b""}
+    first = {"frame": b"\0", "tar": b"\1", "pax": b"", "fields": b""}
     end = bytes(1024)
     seeds = {
         "frame": list(frames()),
         "tar": [(n, d + bytes(-len(d) % 512) + end) for n, d in [*tars(), *sparse()]],
         "pax": list(pax_headers()),
+        "fields": list(requests()),
     }
     for program, rows in seeds.items():
         (top / program).mkdir(parents=True, exist_ok=True)

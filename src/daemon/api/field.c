@@ -263,7 +263,8 @@ static int decode_fields(const struct field *fields, const json_t *object, void 
 		join(path, prefix, key);
 		if (!f) {
 			err_reason(e, EINVAL, "unknown_field", "'%s' is not a known field", path);
-			return err_field(e, "%s", path);
+			/* a field can be named "" too: then it is named by what it stands in */
+			return err_field(e, "%s", *path ? path : "body");
 		}
 		if (f->reserved) {
 			err_reason(e, ENOTSUP, "not_available", "'%s' is not available yet", path);
