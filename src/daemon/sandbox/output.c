@@ -441,3 +441,25 @@ int output_remove(const char *sandbox, const char *id, struct err *e)
 	}
 	return 0;
 }
+
+int output_each(void (*each)(void *arg, const char *sandbox), void *arg, struct err *e)
+{
+	_cleanup_dir_ DIR *d = NULL;
+	struct dirent *entry;
+	int fd = openat(root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0)
+		return err_set(e, errno, "open the kept output: %m");
+	d = fdopendir(fd);
+	if (!d) {
+		int r = err_set(e, errno, "read the kept output: %m");
+
+		close(fd);
+		return r;
+	}
+	while ((entry = readdir(d))) {
+		if (id_valid(entry->d_name, "sb"))
+			each(arg, entry->d_name);
+	}
+	return 0;
+}

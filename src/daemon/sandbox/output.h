@@ -52,3 +52,5 @@ int output_append(struct output_file *o, uint64_t offset, const void *data, size
 int output_finish(struct output_file *o, uint64_t total);
 /* Brings the head on disk up to date. */
 void output_flush(struct output_file *o);
+/* Every sandbox that output is kept of. */
+int output_each(void (*each)(void *arg, const char *sandbox), void *arg, struct err *e);

@@ -22,6 +22,7 @@
 
 #include "sandbox/exec.h"
 #include "sandbox/internal.h"
+#include "sandbox/output.h"
 
 enum { STOP_AGAIN_MS = 10000 };
 
@@ -215,6 +216,29 @@ static void remove_stray_layer(const char *id)
 		log_error("layer %s: %s", id, e.text);
 }
 
+static void add_output(void *arg, const char *sandbox)
+{
+	list_add(arg, sandbox);
+}
+
+/* Output goes after its sandbox's row: between the two the daemon may have ended. */
+static void remove_stray_output(void)
+{
+	_cleanup_(list_release)
+	struct list found = { 0 };
+	struct err e = ERR_INIT;
+
+	if (output_each(add_output, &found, &e) < 0)
+		log_error("%s", e.text);
+	for (size_t i = 0; i < found.count; i++) {
+		_cleanup_sandbox_ struct sandbox_row row = { 0 };
+
+		if (sandbox_get(found.item[i].id, &row, &e) == -ENOENT &&
+		    output_remove(found.item[i].id, NULL, &e) < 0)
+			log_error("sandbox %s: %s", found.item[i].id, e.text);
+	}
+}
+
 static int rows(struct list *ret, struct err *e)
 {
 	_cleanup_tx_ struct tx t = TX_INIT;
@@ -328,5 +352,6 @@ int sandbox_init(const struct config *config, const struct backend *backend, str
 	sandbox_context = (struct sandbox_context){ .config = config, .backend = backend };
 	backend->on_exit(on_exit_event);
 	backend->on_reconnect(on_reconnect_event);
+	remove_stray_output();
 	return sandbox_reconcile(e);
 }
