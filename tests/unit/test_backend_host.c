@@ -447,6 +447,18 @@ enum { THREADS = 6, LIVES = 40 };
 
 static unsigned lives;
 
+/* Numbers come back when one thread gets to it: on a busy machine later than six take them. */
+static int start_when_free(const char *id, struct backend_machine *m, struct err *e)
+{
+	int r = start(id, m, e);
+
+	for (int i = 0; i < 1000 && r == -EAGAIN; i++) {
+		usleep(10000);
+		r = start(id, m, e);
+	}
+	return r;
+}
+
 static void *live_often(void *arg)
 {
 	const unsigned *n = arg;
@@ -458,7 +470,7 @@ static void *live_often(void *arg)
 	for (int i = 0; i < LIVES; i++) {
 		struct backend_machine m;
 		struct err e = ERR_INIT;
-		int r = start(id, &m, &e);
+		int r = start_when_free(id, &m, &e);
 
 		if (!r)
 			__atomic_add_fetch(&lives, 1, __ATOMIC_SEQ_CST);
@@ -487,6 +499,7 @@ static void churn(unsigned cuts)
 {
 	pthread_t threads[THREADS];
 	unsigned numbers[THREADS];
+	unsigned failures = 0;
 	void *bad;
 
 	lives = 0;
@@ -500,8 +513,9 @@ static void churn(unsigned cuts)
 	}
 	for (int i = 0; i < THREADS; i++) {
 		pthread_join(threads[i], &bad);
-		assert_null(bad);
+		failures += bad != NULL;
 	}
+	assert_int_equal(failures, 0);
 	assert_true(no_machine_in_books());
 	check_books();
 }
