@@ -181,10 +181,11 @@ class Host:
     def container(self, name):
         """A running container to execute in."""
         bundle = self.bundle(name, ["/bin/sleep", "infinity"])
-        # its standard files stay open with it, so they must not be pipes to us
-        with self.view:
+        # its standard files stay open with it, so they must not be pipes to us; crun gives them to
+        # the container's root, so they must not be the host's /dev/null either
+        with self.view, tempfile.TemporaryFile() as own:
             subprocess.run(self.crun("run", "--detach", "--bundle", str(bundle), name), check=True,
-                           stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=60)
+                           stdin=own, stdout=own, stderr=own, timeout=60)
         self.containers.append(name)
         return name
 
