@@ -43,7 +43,7 @@ static const struct new_mount {
 	{ "dev/shm", 0755, "tmpfs", shm_options, NOSUID | NODEV },
 	{ "dev/mqueue", 0755, "mqueue", NULL, NOSUID | NODEV | NOEXEC },
 	{ "dev/.skerry/proc", 0700, "proc", NULL, NOSUID | NODEV | NOEXEC },
-	{ "dev/.skerry/sys", 0700, "sysfs", NULL, NOSUID | NODEV | NOEXEC | RDONLY },
+	{ "dev/.skerry/sys", 0700, "sysfs", NULL, NOSUID | NODEV | NOEXEC },
 	{ "run", 0755, "tmpfs", run_options, NOSUID | NODEV },
 };
 

@@ -7,10 +7,15 @@
 
 #include "net.h"
 
+struct ready {
+	struct slot_ns ns;
+	const void *owner;
+};
+
 static struct {
 	const struct conf *conf;
-	struct slot_ns *ready; /* by slot number */
-	uint8_t *admitted;     /* by block of slots: its addresses pass the nft table */
+	struct ready *ready; /* by slot number */
+	uint8_t *admitted;   /* by block of slots: its addresses pass the nft table */
 } table;
 
 int ready_init(const struct conf *c, struct err *e)
@@ -21,7 +26,7 @@ int ready_init(const struct conf *c, struct err *e)
 	if (!table.ready || !table.admitted)
 		return err_set(e, ENOMEM, "make the table of slots: %m");
 	for (uint32_t i = 0; i < c->slots_max; i++)
-		table.ready[i] = (struct slot_ns)SLOT_NS_INIT;
+		table.ready[i] = (struct ready){ .ns = SLOT_NS_INIT };
 	return 0;
 }
 
@@ -32,13 +37,13 @@ void ready_admitted(uint32_t slot)
 
 bool ready_has(uint32_t slot)
 {
-	return table.ready[slot].userns >= 0;
+	return table.ready[slot].ns.userns >= 0;
 }
 
-void ready_put(uint32_t slot, struct slot_ns *ns)
+void ready_put(uint32_t slot, struct slot_ns *ns, const void *owner)
 {
-	slot_ns_close(&table.ready[slot]);
-	table.ready[slot] = *ns;
+	slot_ns_close(&table.ready[slot].ns);
+	table.ready[slot] = (struct ready){ .ns = *ns, .owner = owner };
 	*ns = (struct slot_ns)SLOT_NS_INIT;
 	ready_admitted(slot);
 }
@@ -47,14 +52,22 @@ bool ready_take(uint32_t slot, struct slot_ns *ret)
 {
 	if (!ready_has(slot))
 		return false;
-	*ret = table.ready[slot];
-	table.ready[slot] = (struct slot_ns)SLOT_NS_INIT;
+	*ret = table.ready[slot].ns;
+	table.ready[slot] = (struct ready){ .ns = SLOT_NS_INIT };
 	return true;
 }
 
 void ready_drop(uint32_t slot)
 {
-	slot_ns_close(&table.ready[slot]);
+	slot_ns_close(&table.ready[slot].ns);
+}
+
+void ready_drop_all(const void *owner)
+{
+	for (uint32_t i = 0; i < table.conf->slots_max; i++) {
+		if (ready_has(i) && table.ready[i].owner == owner)
+			ready_drop(i);
+	}
 }
 
 int ready_make(uint32_t slot, struct slot_ns *ret, struct err *e)

@@ -15,6 +15,7 @@
 
 #include "job.h"
 #include "machine.h"
+#include "ready.h"
 #include "verbs.h"
 
 enum { BACKLOG = 8, CLIENTS_MAX = 16, JOBS_MAX = 4096 };
@@ -45,6 +46,7 @@ static void client_close(struct client *c)
 		at = &(*at)->next;
 	*at = c->next;
 	srv.clients_count--;
+	ready_drop_all(c);
 	loop_remove(&c->source);
 	close(c->source.fd);
 	free(c);

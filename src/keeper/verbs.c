@@ -244,11 +244,11 @@ static void slot_prepared(void *arg, struct worker_result *r)
 	}
 	r->fds[0] = r->fds[1] = -1;
 	ready_admitted(j->req.body.slot.slot);
-	/* a start may have taken the number meanwhile: then this is one too many */
-	if (machine_slot_used(j->req.body.slot.slot))
+	/* a start may have taken the number, or the client left: then this is one too many */
+	if (machine_slot_used(j->req.body.slot.slot) || !j->client)
 		slot_ns_close(&ns);
 	else
-		ready_put(j->req.body.slot.slot, &ns);
+		ready_put(j->req.body.slot.slot, &ns, j->client);
 	job_done(j, NULL, 0, -1);
 }
 

@@ -36,7 +36,7 @@ enum keeper_verb {
 	KEEPER_SANDBOX_DESTROY, /* kill it, remove its disk and all else */
 	KEEPER_SANDBOX_STATS,
 	KEEPER_SANDBOX_LIST, /* the live ones, as a descriptor of struct keeper_live[] */
-	KEEPER_SLOT_PREPARE, /* make the namespaces and network of one slot ahead */
+	KEEPER_SLOT_PREPARE, /* make one slot ahead, for as long as this connection lasts */
 	KEEPER_SLOT_DROP,    /* give up a prepared slot that was not used */
 	KEEPER_VERB_END,
 

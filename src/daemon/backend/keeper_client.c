@@ -459,7 +459,7 @@ static int submit(struct keeper_client *k, struct pending *w)
 	int r;
 
 	pthread_mutex_lock(&k->lock);
-	r = wait_connected(k);
+	r = w->call->at_once && !k->up ? -ECONNRESET : wait_connected(k);
 	pthread_mutex_unlock(&k->lock);
 	if (r < 0)
 		return r;

@@ -37,8 +37,9 @@ struct keeper_call {
 	const void *request;
 	int fd; /* sent along, stays the caller's; -1 = none */
 	uint32_t reply_size;
-	void *reply; /* untouched on failure */
-	int *ret_fd; /* the answer's descriptor; NULL: it has none */
+	void *reply;  /* untouched on failure */
+	int *ret_fd;  /* the answer's descriptor; NULL: it has none */
+	bool at_once; /* without a connection it fails instead of waiting for one */
 };
 
 /* Connects, says HELLO, starts the reader. `path` is copied. */
