@@ -33,7 +33,10 @@ void cgroup_init(void)
 						    : CGROUP_SUPER_MAGIC;
 		struct statfs fs;
 
-		have[fd] = fstatfs(fd, &fs) == 0 && fs.f_type == type;
+		if (fstatfs(fd, &fs) < 0)
+			continue;
+		have[fd] = fs.f_type == type ||
+			   (fd == INIT_FD_OOM && fs.f_type == CGROUP2_SUPER_MAGIC);
 	}
 }
 

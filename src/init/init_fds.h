@@ -22,5 +22,8 @@ enum {
 	INIT_FD_V1_FIRST = 7, /* write-only: tasks or cgroup.procs of the work groups on v1 */
 	INIT_FD_V1_LAST = 12,
 
-	INIT_FD_END, /* first number that is not the keeper's to fill */
+	/* read-only: memory.oom_control (v1) or memory.events (v2) of the work cgroup */
+	INIT_FD_OOM = 13,
+
+	INIT_FD_END = 14, /* first number that is not the keeper's to fill */
 };
