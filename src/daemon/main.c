@@ -21,6 +21,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/str.h"
 
 #include "access/token.h"
 #include "api/routes.h"
@@ -281,6 +282,8 @@ int main(int argc, char **argv)
 	struct options o;
 
 	log_open("skerryd", LOG_NOTICE);
+	if (argc == 2 && str_eq(argv[1], "--help"))
+		return fputs(usage, stdout) == EOF;
 	if (parse_options(argc, argv, &o) < 0) {
 		fputs(usage, stderr);
 		return 2;

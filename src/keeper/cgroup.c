@@ -27,10 +27,15 @@ static const struct controller {
 	enum keeper_limit limit;
 	enum cgroup_value value;
 	const char *v2_max, *v1_max;
+	/* what the agent gets beside the workload, and where kills are counted; or NULL */
+	const char *v2_weight, *v1_weight, *weight;
+	const char *v2_kills, *v1_kills;
 } controllers[] = {
-	{ "memory", KEEPER_LIMIT_MEMORY, VALUE_MEMORY, "memory.max", "memory.limit_in_bytes" },
+	{ "memory", KEEPER_LIMIT_MEMORY, VALUE_MEMORY, "memory.max", "memory.limit_in_bytes",
+	  .v2_kills = "memory.events", .v1_kills = "memory.oom_control" },
 	{ "pids", KEEPER_LIMIT_PIDS, VALUE_PIDS, "pids.max", "pids.max" },
-	{ "cpu", KEEPER_LIMIT_CPU, VALUE_CPU, "cpu.max", "cpu.cfs_quota_us" },
+	{ "cpu", KEEPER_LIMIT_CPU, VALUE_CPU, "cpu.max", "cpu.cfs_quota_us",
+	  .v2_weight = "cpu.weight", .v1_weight = "cpu.shares", .weight = "10000" },
 };
 
 /* The devices a sandbox may open, for the v1 controller: children inherit it from <instance>. */
@@ -205,6 +210,7 @@ void cgroup_fds_close(struct cgroup_fds *fds)
 	close_p(&fds->agent);
 	close_p(&fds->work);
 	close_p(&fds->work_procs);
+	close_p(&fds->work_oom);
 	for (unsigned i = 0; i < fds->v1_count; i++) {
 		close_p(&fds->agent_v1[i]);
 		close_p(&fds->work_v1[i]);
@@ -280,9 +286,27 @@ static bool apply(int dir, unsigned c, bool v2, const struct cgroup_limits *l, b
 	return str_eq(want, have);
 }
 
+/* A courtesy: without it the agent shares alike with what it starts. */
+static void prefer_agent(const struct controller *c, bool v2, int agent)
+{
+	const char *file = v2 ? c->v2_weight : c->v1_weight;
+
+	if (file)
+		(void)write_text_at(agent, file, c->weight);
+}
+
+static void open_kills(const struct controller *c, bool v2, int work, int *ret)
+{
+	const char *file = v2 ? c->v2_kills : c->v1_kills;
+
+	if (file)
+		*ret = openat(work, file, O_RDONLY | O_CLOEXEC);
+}
+
 /* The two limited levels of one sandbox in one hierarchy; `c` < 0: no limit. */
 static int make_levels(int top, const char *id, int c, bool v2, const struct cgroup_limits *l,
-		       int *ret_agent, int *ret_work, uint32_t *enforced, struct err *e)
+		       int *ret_agent, int *ret_work, int *ret_oom, uint32_t *enforced,
+		       struct err *e)
 {
 	_cleanup_close_ int dir = make_dir(top, id, e);
 	_cleanup_close_ int agent = -1, work = -1;
@@ -309,6 +333,8 @@ static int make_levels(int top, const char *id, int c, bool v2, const struct cgr
 			continue;
 		if (apply(dir, (unsigned)i, v2, l, true) && apply(work, (unsigned)i, v2, l, false))
 			*enforced |= controllers[i].limit;
+		prefer_agent(&controllers[i], v2, agent);
+		open_kills(&controllers[i], v2, work, ret_oom);
 	}
 	*ret_agent = take_fd(&agent);
 	*ret_work = take_fd(&work);
@@ -339,15 +365,16 @@ int cgroup_make(const char *id, uint32_t root_id, const struct cgroup_limits *l,
 	uint32_t enforced = 0;
 	int r;
 
-	*ret = (struct cgroup_fds){ .agent = -1, .work = -1, .work_procs = -1 };
-	r = make_levels(cg.v2, id, -1, true, l, &ret->agent, &ret->work, &enforced, e);
+	*ret = (struct cgroup_fds){ .agent = -1, .work = -1, .work_procs = -1, .work_oom = -1 };
+	r = make_levels(cg.v2, id, -1, true, l, &ret->agent, &ret->work, &ret->work_oom, &enforced,
+			e);
 	if (!r)
 		r = delegate(id, ret->agent, ret->work, root_id, e);
 	for (unsigned i = 0; !r && i < cg.v1_count; i++) {
 		_cleanup_close_ int agent = -1, work = -1;
 
 		r = make_levels(cg.v1[i], id, cg.v1_controller[i], false, l, &agent, &work,
-				&enforced, e);
+				&ret->work_oom, &enforced, e);
 		if (r)
 			break;
 		ret->agent_v1[i] = open_tasks(agent);

@@ -27,6 +27,7 @@ struct cgroup_fds {
 	int agent;      /* v2 directory: PID 1 is born there */
 	int work;       /* v2 directory: the launcher is born there */
 	int work_procs; /* write-only cgroup.procs of work */
+	int work_oom; /* read-only: a file whose line "oom_kill N" counts kills in work; -1 = none */
 	/* write-only, for a process that moves itself by writing "0"; -1 = none */
 	int agent_v1[CGROUP_V1_MAX], work_v1[CGROUP_V1_MAX];
 	unsigned v1_count;

@@ -153,6 +153,7 @@ static int place_fds(const struct launch *l, int cgroup_dir, struct err *e)
 	want[INIT_FD_CGROUP] = cgroup_dir;
 	want[INIT_FD_PROCS] = l->cgroup ? l->cgroup->work_procs : -1;
 	want[INIT_FD_CGNS] = l->cgns;
+	want[INIT_FD_OOM] = l->cgroup ? l->cgroup->work_oom : -1;
 	for (unsigned i = 0; l->cgroup && i < l->cgroup->v1_count; i++)
 		want[INIT_FD_V1_FIRST + i] = l->cgroup->work_v1[i];
 	/* first out of the way of all targets, then each to its own */

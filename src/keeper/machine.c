@@ -65,7 +65,8 @@ struct machine *machine_get(const char *id)
 	m->status = (struct source){ .fd = -1, .ready = machine_on_status };
 	m->go = m->listen = -1;
 	m->ns = (struct slot_ns)SLOT_NS_INIT;
-	m->cgroup = (struct cgroup_fds){ .agent = -1, .work = -1, .work_procs = -1 };
+	m->cgroup =
+		(struct cgroup_fds){ .agent = -1, .work = -1, .work_procs = -1, .work_oom = -1 };
 	m->next = all;
 	all = m;
 	return m;

@@ -160,6 +160,7 @@ static int check_type(const struct request *r, struct err *e)
 	if (!strncasecmp(type, "application/json", 16) && (!type[16] || strchr("; ", type[16])))
 		return 0;
 	err_reason(e, EMEDIUMTYPE, "unsupported_media_type", "the body must be application/json");
+	err_hint(e, "send the header 'Content-Type: application/json' (curl -d sends another)");
 	return err_field(e, "Content-Type");
 }
 
