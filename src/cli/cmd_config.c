@@ -65,6 +65,46 @@ static int show(struct cli *cli, struct err *e)
 	return table_print(&t, isatty(STDOUT_FILENO), e);
 }
 
+static const struct conf_value *value_of(const struct conf *c, const char *key)
+{
+	const struct {
+		const char *key;
+		const struct conf_value *value;
+	} values[] = {
+		{ "current", &c->context },     { "url", &c->url },
+		{ "token", &c->token },         { "project", &c->project },
+		{ "workspace", &c->workspace },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(values); i++) {
+		if (str_eq(key, values[i].key))
+			return values[i].value;
+	}
+	return NULL;
+}
+
+/* The value and a line end, whatever the format: it is for variables of a shell. */
+static int get(struct cli *cli, const struct args *a, struct err *e)
+{
+	const char *key = a->n_pos > 1 ? a->pos[1] : "";
+	const struct conf_value *v = value_of(&cli->conf, key);
+
+	if (!v)
+		return usage(e, "config get: KEY is one of: %s", conf_keys);
+	if (a->n_pos > 2)
+		return usage(e, "unexpected argument '%s'", a->pos[2]);
+	if (str_eq(key, "token") && !args_has(a, "reveal")) {
+		usage(e, "the token is a secret and is printed on request only");
+		return err_hint(e, "skerry config get token --reveal");
+	}
+	if (!v->text) {
+		err_reason(e, ENOENT, REASON_CONFIG, "%s is not set", key);
+		return err_hint(e, "see: skerry config");
+	}
+	out_line("%s", v->text);
+	return 0;
+}
+
 static int read_value(char *out, struct err *e)
 {
 	ssize_t n = read_full(STDIN_FILENO, out, VALUE_MAX);
@@ -118,8 +158,12 @@ int cmd_config(struct cli *c, const struct args *a, struct err *e)
 		r = settings_open(c, a, e);
 		return r < 0 ? r : show(c, e);
 	}
+	if (str_eq(a->pos[0], "get")) {
+		r = settings_open(c, a, e);
+		return r < 0 ? r : get(c, a, e);
+	}
 	if (!str_eq(a->pos[0], "set"))
-		return usage(e, "config knows 'set', not '%s'", a->pos[0]);
+		return usage(e, "config knows 'get' and 'set', not '%s'", a->pos[0]);
 	r = open_for_set(c, a, e);
 	return r < 0 ? r : set(c, a, e);
 }

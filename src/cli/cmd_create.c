@@ -8,21 +8,9 @@
 #include "out.h"
 
 static const struct field create_fields[] = {
-	{ "name", "name", FIELD_TEXT },
-	{ "identifier", "identifier", FIELD_TEXT },
-	{ "image", "os", FIELD_TEXT },
-	{ "os", "os", FIELD_TEXT },
-	{ "snapshot", "snapshot_id", FIELD_TEXT },
-	{ "user", "user", FIELD_TEXT },
-	{ "boot", "first_boot_commands", FIELD_LINES },
-	{ "app", "apps", FIELD_LIST },
-	{ "app-dir", "app_dir", FIELD_TEXT },
-	{ "tag", "tags", FIELD_LIST },
-	{ "note", "note", FIELD_TEXT },
-	{ "timeout", "timeout", FIELD_NUMBER },
-	{ "auto-delete", "auto_delete", FIELD_NUMBER },
-	{ "no-auto-start", "auto_start", FIELD_FALSE },
-	{ 0 },
+	{ "name", "name", FIELD_TEXT }, { "identifier", "identifier", FIELD_TEXT },
+	{ "image", "os", FIELD_TEXT },  { "os", "os", FIELD_TEXT },
+	{ "tag", "tags", FIELD_LIST },  { 0 },
 };
 
 static void tell(const json_t *made, const json_t *asked)

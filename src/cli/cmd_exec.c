@@ -18,7 +18,6 @@ static const struct field exec_fields[] = {
 	{ "cwd", "cwd", FIELD_TEXT },
 	{ "timeout", "timeout", FIELD_NUMBER },
 	{ "runtime", "runtime", FIELD_UPPER },
-	{ "keep-awake", "keep_awake", FIELD_TRUE },
 	{ 0 },
 };
 

@@ -106,7 +106,7 @@ int cmd_get(struct cli *c, const struct args *a, struct err *e)
 		{ "stops", "stop_at" },
 		{ "note", "note" },
 		{ "agent note", "agent_note" },
-		{ "url", "html_url" },
+		{ "url", "url" },
 	};
 	_cleanup_json_ json_t *s = NULL;
 	int r = get(c, a->pos[0], &s, e);

@@ -53,19 +53,9 @@ static const struct opt create_options[] = {
 	{ "identifier", 0, "ID", "its handle in paths and host names; default: from the name" },
 	{ "os", 0, "IMAGE", "image to start from (default debian:12); also --image" },
 	{ "image", 0, "IMAGE", "the same" },
-	{ "snapshot", 0, "ID", "start from a snapshot" },
 	SHAPE_OPTIONS,
-	{ "user", 'u', "USER", "its default user" },
-	{ "boot", 'b', "COMMAND", "set-up command, run once", NULL, true },
-	{ "app", 0, "COMMAND", "program to keep running", NULL, true },
-	{ "app-dir", 0, "DIR", "where apps run" },
 	{ "tag", 't', "TAG", "a tag", NULL, true },
-	{ "note", 0, "TEXT", "a note for people" },
-	{ "timeout", 0, "SECONDS", "stop it after this long without activity (default never)" },
-	{ "auto-delete", 0, "SECONDS", "delete it after this long stopped (default never)" },
-	{ "no-auto-start", 0, NULL, "a request does not wake it when stopped" },
-	{ "wait", 0, "STATE", "answer when it is: running, setup (done), apps (started)",
-	  "running setup apps" },
+	{ "wait", 0, "STATE", "answer when it is: running", "running" },
 	{ "wait-timeout", 0, "SECONDS", "but at the latest after this long (default 60)" },
 	{ 0 },
 };
@@ -84,7 +74,7 @@ static const struct opt grace_options[] = {
 };
 
 static const struct opt wait_options[] = {
-	{ "state", 's', "STATUS", "running (default), stopped, paused, failed" },
+	{ "state", 's', "STATUS", "running (default), stopped, failed" },
 	{ "timeout", 't', "SECONDS", "give up after this long (default: never)" },
 	{ 0 },
 };
@@ -92,7 +82,6 @@ static const struct opt wait_options[] = {
 static const struct opt exec_options[] = {
 	RUN_OPTIONS,
 	{ "detach", 'd', NULL, "do not wait: print the command's id and leave it running" },
-	{ "keep-awake", 0, NULL, "with -d: the sandbox counts as active while it runs" },
 	{ 0 },
 };
 
@@ -126,6 +115,11 @@ static const struct opt command_kill_options[] = {
 	{ 0 },
 };
 
+static const struct opt config_options[] = {
+	{ "reveal", 0, NULL, "with get token: print it, although it is a secret" },
+	{ 0 },
+};
+
 static const struct opt image_import_options[] = {
 	{ "user", 'u', "USER", "default user of sandboxes made from it" },
 	{ "work-dir", 'w', "DIR", "their work directory" },
@@ -145,8 +139,8 @@ const struct command commands[] = {
 		  "Prints its id. Only what is given is sent; the server's defaults fill the rest.",
 	  .examples =
 		  "a sandbox with the defaults\tskerry create hello\n"
-		  "4 cpus, 8 GiB, set up before the answer\t"
-		  "skerry create ci --resources 4x8 --boot 'apt-get install -y jq' --wait setup\n"
+		  "4 cpus, 8 GiB, another image\t"
+		  "skerry create ci --resources 4x8 --image debian:12-slim\n"
 		  "its id in a variable\tid=$(skerry create job-1 --tag batch --wait running)" },
 	{ .name = "list",
 	  .alias = "ls",
@@ -181,7 +175,7 @@ const struct command commands[] = {
 	  .min_args = 1,
 	  .max_args = 1,
 	  .run = cmd_status,
-	  .summary = "show the states of a sandbox: machine, set-up, apps",
+	  .summary = "show the states of a sandbox: machine and set-up",
 	  .examples = "is it up?\tskerry status hello" },
 	{ .name = "start",
 	  .group = GROUP_SANDBOX,
@@ -226,7 +220,7 @@ const struct command commands[] = {
 	  .max_args = -1,
 	  .run = cmd_destroy,
 	  .summary = "delete sandboxes with their disks, in any state",
-	  .details = "There is no question and no way back; snapshots stay.",
+	  .details = "There is no question and no way back.",
 	  .examples = "delete one\tskerry destroy hello\n"
 		      "delete all with a tag\tskerry list -q --tag batch | xargs -r skerry rm" },
 	{ .name = "wait",
@@ -395,18 +389,25 @@ const struct command commands[] = {
 	{ .name = "config",
 	  .group = GROUP_TOOL,
 	  .flags = OFFLINE,
-	  .complete = "set key",
-	  .synopsis = "[set KEY [VALUE]]",
+	  .complete = "config key",
+	  .synopsis = "[get KEY | set KEY [VALUE]]",
 	  .max_args = 3,
+	  .options = config_options,
 	  .run = cmd_config,
-	  .summary = "show the settings in force, or set one",
-	  .details = "KEY is current, url, token, project or workspace; it is set in the context "
-		     "in force\n"
-		     "(--context). A VALUE of - is read from standard input, which keeps a token "
-		     "out of the\n"
-		     "list of processes; without VALUE the setting is removed. The token is never "
-		     "shown.",
+	  .summary = "show the settings in force, print one, or set one",
+	  .details = "KEY is current, url, token, project or workspace. get prints the value in "
+		     "force and\n"
+		     "nothing else. set changes the context in force (--context); a VALUE of - "
+		     "is read from\n"
+		     "standard input, which keeps a token out of the list of processes; without "
+		     "VALUE the\n"
+		     "setting is removed.\n"
+		     "\n"
+		     "The token is a secret: who has it can do all you can. It is printed by\n"
+		     "`skerry config get token --reveal` only.",
 	  .examples = "what counts, and from where\tskerry config\n"
+		      "the token in a variable, for curl\t"
+		      "token=$(skerry config get token --reveal)\n"
 		      "another host, in a context of its own\t"
 		      "skerry config set url http://127.0.0.1:7070 --context work\n"
 		      "a token\tskerry config set token - < token.txt" },

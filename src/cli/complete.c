@@ -122,8 +122,8 @@ static void offer_kind(struct cli *c, const struct args *given, const char *cur,
 		puts(":file");
 	else if (str_eq(kind, "shell"))
 		offer_words(cur, "", shells, NULL);
-	else if (str_eq(kind, "set"))
-		offer(cur, "set", "set a value");
+	else if (str_eq(kind, "config"))
+		offer_words(cur, "", "get set", NULL);
 	else if (str_eq(kind, "key"))
 		offer_words(cur, "", conf_keys, NULL);
 	else if (str_eq(kind, "help"))

@@ -227,6 +227,16 @@ static int file_write(const char *path, const json_t *file, struct err *e)
 	return r < 0 ? err_set(e, r, "write '%s': %s", path, strerror(-r)) : 0;
 }
 
+/* The default context needs no entry: everything in it has a default or comes from elsewhere. */
+static int check_context(const struct conf *c, const json_t *file, const char *name, struct err *e)
+{
+	if (json_object_get(json_object_get(file, "contexts"), name) ||
+	    str_eq(name, CONF_DEFAULT_CONTEXT))
+		return 0;
+	err_reason(e, ENOENT, REASON_CONFIG, "no context '%s' in '%s'", name, c->path);
+	return err_hint(e, "make it: skerry config set url URL --context %s", name);
+}
+
 int conf_set(const struct conf *c, const char *key, const char *value, struct err *e)
 {
 	_cleanup_json_ json_t *file = NULL;
@@ -239,6 +249,8 @@ int conf_set(const struct conf *c, const char *key, const char *value, struct er
 		return r;
 	if (!file && !(file = json_object()))
 		return err_set(e, ENOMEM, "out of memory");
+	if (value && str_eq(key, "current") && (r = check_context(c, file, value, e)) < 0)
+		return r;
 	if (!json_text(file, "current") &&
 	    json_object_set_new(file, "current", json_string(c->context.text)) < 0)
 		return err_set(e, ENOMEM, "out of memory");

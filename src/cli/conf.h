@@ -4,7 +4,8 @@
  *
  * The file is ~/.config/skerry/config.json, {"current": name, "contexts": {name: {"url", "token",
  * "project", "workspace"}}}. It holds a token, so one that others can read is refused, not mended.
- * The token leaves this module for the transport only; nothing prints it.
+ * The token leaves this module for the transport, and for `config get token --reveal`; nothing else
+ * prints it.
  */
 #include <stdbool.h>
 
@@ -37,7 +38,7 @@ int conf_load(struct conf *c, const struct conf_options *o, struct err *e);
 void conf_release(struct conf *c);
 
 /* Writes one value ("current", "url", "token", "project", "workspace"; NULL removes it) to the
- * context in force. Makes directory (0700) and file (0600). */
+ * context in force. Makes directory (0700) and file (0600). "current" must name a context. */
 int conf_set(const struct conf *c, const char *key, const char *value, struct err *e);
 
 extern const char conf_keys[];                       /* the keys of conf_set, "a b c" */

@@ -96,6 +96,30 @@ def test_run_interrupted(skerry):
     assert not [name for name in identifiers(skerry) if name.startswith("run-")]
 
 
+# Options the API answers with not_available: they are shown once they work.
+ABSENT = {
+    ("create",): ["--boot", "--app", "--app-dir", "--note", "--timeout", "--auto-delete",
+                  "--no-auto-start", "--snapshot", "--user"],
+    ("exec",): ["--keep-awake"],
+}
+
+
+@pytest.mark.parametrize("field", [
+    {"first_boot_commands": "x"}, {"apps": ["x"]}, {"app_dir": "/"}, {"note": "x"},
+    {"timeout": 60}, {"auto_delete": 60}, {"auto_start": False}, {"snapshot_id": "x"},
+    {"user": "root"}])
+def test_what_create_does_not_show_is_not_available(api, field):
+    answer = api("POST", "/sandboxes", {"name": "cli-absent", "os": IMAGE, **field})
+    assert answer.status == 400
+    assert answer.json["errors"][0]["code"] == "not_available"
+
+
+def test_help_shows_what_works_only(skerry):
+    for words, options in ABSENT.items():
+        shown = skerry(*words, "--help").stdout.decode().split("Examples")[0].split()
+        assert not set(options) & {word.rstrip(",") for word in shown}
+
+
 def test_doctor(skerry):
     done = skerry("doctor")
     assert b"ok\tAPI\t" in done.stdout and b"ok\ttoken\t" in done.stdout, done.stdout

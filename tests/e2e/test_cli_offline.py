@@ -105,15 +105,14 @@ def test_create_sends_what_was_given_only(fake, cli):
     assert fake.requests[0].target == W + "/sandboxes"
     assert fake.requests[0].headers["Authorization"] == "Bearer " + TOKEN
     p = cli("sb", "create", "--name", "x", "--image", "ubuntu:24.04", "--cpus", "1.5", "--memory",
-            "4G", "--disk=20", "--tag", "a", "--tag", "b", "--boot", "one", "--boot", "two 'q'",
-            "--timeout", "60", "--no-auto-start", "--wait", "setup", "--wait-timeout", "5",
+            "4G", "--disk=20", "--tag", "a", "--tag", "b", "--wait", "running", "--wait-timeout", "5",
             "--project", "p q")
     assert p.returncode == 0, p.stderr
     assert fake.requests[1].json == {
         "name": "x", "os": "ubuntu:24.04", "cpus": 1.5, "memory_mb": 4096, "disk_gb": 20,
-        "tags": ["a", "b"], "first_boot_commands": "one\ntwo 'q'", "timeout": 60,
-        "auto_start": False}
-    assert fake.requests[1].query == {"project_name": "p q", "wait": "setup", "wait_timeout": "5"}
+        "tags": ["a", "b"]}
+    assert fake.requests[1].query == {"project_name": "p q", "wait": "running",
+                                      "wait_timeout": "5"}
     assert b"its identifier is 'hello'" in p.stderr  # not the name that was asked for
 
 
@@ -329,9 +328,9 @@ def test_exec_stdin(fake, cli):
 
 def test_exec_detached(fake, cli):
     serve(fake, "POST", "/sandboxes/hello/commands", CM, 201)
-    p = cli("exec", "-d", "--keep-awake", "hello", "--", "make")
+    p = cli("exec", "-d", "hello", "--", "make")
     assert (p.returncode, p.stdout.decode()) == (0, CM["id"] + "\n")
-    assert fake.requests[0].json == {"args": ["make"], "keep_awake": True}
+    assert fake.requests[0].json == {"args": ["make"]}
 
 
 def test_exec_interrupted(fake, cli):
@@ -791,11 +790,31 @@ def test_config_set_and_show(fake, cli, tmp_path):
     assert json.loads(p.stdout)["token"] == {"set": True, "source": "configuration file"}
     assert cli("config", "set", "colour", "red").returncode == 2
     assert cli("config", "set", "url", "gopher://x").returncode == 2
-    # another context comes into being by being set
+    # another context comes into being by being set, not by being named
+    p = cli("config", "set", "current", "far")
+    assert p.returncode == 1 and b"no context 'far'" in p.stderr
+    assert json.loads(path.read_text())["current"] == "default"
     assert cli("config", "set", "url", "http://127.0.0.1:1", "--context", "far").returncode == 0
     assert cli("list", "--context", "far").returncode == 1
     assert cli("list", "--context", "none").returncode == 1
     assert cli("list").returncode == 0
+    assert cli("config", "set", "current", "far").returncode == 0
+    assert cli("list").returncode == 1
+    assert cli("config", "set", "current", "default").returncode == 0
+
+
+def test_config_get(cli):
+    assert cli("config", "get", "url").stdout.decode() == cli.env["SKERRY_URL"] + "\n"
+    assert cli("config", "get", "workspace", "--format", "json").stdout == b"default\n"
+    p = cli("config", "get", "project")
+    assert (p.returncode, p.stdout) == (1, b"") and b"not set" in p.stderr
+    for words in (["colour"], [], ["url", "more"], ["token"]):  # the fixture looks for the token
+        p = cli("config", "get", *words)
+        assert (p.returncode, p.stdout) == (2, b""), words
+    assert b"--reveal" in p.stderr and b"secret" in p.stderr
+    p = subprocess.run([SKERRY, "config", "get", "token", "--reveal"], env=cli.env,
+                       capture_output=True)
+    assert (p.returncode, p.stdout, p.stderr) == (0, TOKEN.encode() + b"\n", b"")
 
 
 def test_doctor_without_a_daemon(cli):
