@@ -188,19 +188,21 @@ int leaf_remove(const struct leaf *l)
 	return unlinkat(INIT_FD_CGROUP, l->name, AT_REMOVEDIR) < 0 ? -errno : 0;
 }
 
-int64_t leaf_oom_kills(const struct leaf *l)
+int64_t cgroup_oom_kills(void)
 {
-	char text[512];
+	static const char key[] = "\noom_kill ";
+	char text[1024] = "\n";
+	unsigned long long v;
 	const char *p;
 	ssize_t n = -1;
-	unsigned long long v;
 
-	if (l->dir >= 0)
-		n = read_text_at(l->dir, "memory.events", text, sizeof(text));
-	if (n < 0 && cgroup_available())
-		n = read_text_at(INIT_FD_CGROUP, "memory.events", text, sizeof(text));
-	p = n < 0 ? NULL : strstr(text, "oom_kill ");
-	return p && sscanf(p, "oom_kill %llu", &v) == 1 ? (int64_t)v : -1;
+	if (have[INIT_FD_OOM])
+		n = pread(INIT_FD_OOM, text + 1, sizeof(text) - 2, 0);
+	if (n < 0)
+		return -1;
+	text[1 + n] = '\0';
+	p = strstr(text, key);
+	return p && sscanf(p + strlen(key), "%llu", &v) == 1 && v <= INT64_MAX ? (int64_t)v : -1;
 }
 
 int cgroup_enter(const struct leaf *l, bool in_leaf)

@@ -34,9 +34,9 @@ bool leaf_populated(const struct leaf *l); /* false also when it is gone */
 /* Removes the leaf and the empty cgroups below it. 0 or a negative errno (-EBUSY: in use). */
 int leaf_remove(const struct leaf *l);
 
-/* How often the kernel killed for memory: in the leaf, or in all of the work cgroup where leaves
- * have no memory controller; -1 when nobody tells. */
-int64_t leaf_oom_kills(const struct leaf *l);
+/* How often the kernel killed a process of the sandbox for memory since it started; -1 when nobody
+ * tells. All of the work cgroup is one count: leaves have no memory controller. */
+int64_t cgroup_oom_kills(void);
 
 /* Moves the calling process: onto the work groups of every hierarchy, and into the leaf unless
  * `in_leaf` (clone3 put it there). Called in the child. 0 or a negative errno. */

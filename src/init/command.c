@@ -164,6 +164,7 @@ int command_attach(struct command_client *client, const struct agent_attach *a, 
 	}
 	outbuf_attach(&c->outbuf[OUT], a->offset[OUT]);
 	outbuf_attach(&c->outbuf[ERR], a->offset[ERR]);
+	command_stdin_attach(c);
 	command_watch_output(c);
 	return 0;
 }

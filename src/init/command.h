@@ -22,7 +22,7 @@ struct command;
 
 struct command_client {
 	struct command *command; /* NULL: not attached */
-	/* There may be something new to send: started, output, the end, room for stdin. */
+	/* There may be something new to send: started, output, stdin taken, the end. */
 	void (*changed)(struct command_client *c);
 	/* No longer attached. `fail` says why the command did not start, NULL: another took over. */
 	void (*detached)(struct command_client *c, const struct agent_fail *fail);
@@ -49,10 +49,12 @@ bool command_next_output(struct command *c, struct agent_output *ret);
 bool command_exit(const struct command *c, struct agent_exit *ret);
 int command_ack(struct command *c, const struct agent_ack *a); /* -EPROTO for what was not sent */
 
-/* Takes everything; ignored when nobody reads it. 0 or a negative errno. */
+/* Takes all that the window allows; dropped when nobody reads it. -EPROTO above the window, or
+ * another negative errno. */
 int command_stdin(struct command *c, const void *data, size_t len);
 void command_stdin_eof(struct command *c);
-bool command_stdin_full(const struct command *c); /* take no more until `changed` */
+/* True when an acknowledgement is due; it counts as sent then. */
+bool command_next_stdin_ack(struct command *c, uint64_t *ret_taken);
 
 int command_signal(const struct agent_signal *s, struct err *e);
 int command_terminate(struct command_waiter *w, const struct agent_signal *s, struct err *e);

@@ -10,12 +10,13 @@
 
 enum { DRAIN_MS = 100 };
 
-static bool killed_for_memory(const struct command *c)
+/* Whose process it was the kernel does not tell, so this is the best guess: `oom` says that the
+ * kernel killed for memory in the sandbox while the command ran, and REASON_OOM that its own process
+ * ended by a KILL which nobody here had asked for as well. A neighbour's memory may be taken for the
+ * command's; a shell that outlived its child is EXITED with `oom`. */
+static bool memory_ran_out(const struct command *c)
 {
-	bool by_kill = (WIFSIGNALED(c->wait_status) && WTERMSIG(c->wait_status) == SIGKILL) ||
-		       (WIFEXITED(c->wait_status) && WEXITSTATUS(c->wait_status) == 128 + SIGKILL);
-
-	return by_kill && c->oom_before >= 0 && leaf_oom_kills(&c->leaf) > c->oom_before;
+	return c->oom_before >= 0 && cgroup_oom_kills() > c->oom_before;
 }
 
 static void set_outcome(struct command *c)
@@ -35,10 +36,10 @@ static void set_outcome(struct command *c)
 	else if (c->killed) {
 		x->reason = REASON_KILLED;
 		x->signal = x->signal ? x->signal : (uint32_t)c->kill_signal;
-	} else if (killed_for_memory(c)) {
-		x->reason = REASON_OOM;
-		x->signal = SIGKILL;
 	}
+	x->oom = memory_ran_out(c);
+	if (x->oom && x->reason == REASON_SIGNALED && x->signal == SIGKILL)
+		x->reason = REASON_OOM;
 	x->duration_us = (c->ended_ns - c->started_ns) / 1000;
 }
 

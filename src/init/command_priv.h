@@ -57,6 +57,7 @@ struct command {
 	struct buf stdin_ahead; /* read from the client … */
 	size_t stdin_at;        /* … of which the pipe has taken so much */
 	bool stdin_ending;
+	uint64_t stdin_came, stdin_acked; /* bytes from and to the client that is attached */
 	struct buf reports;
 	char *cwd, *user, *warning; /* known from SPAWN_READY on */
 
@@ -96,6 +97,7 @@ void command_err_ready(struct source *s, uint32_t events);
 /* command_stdin.c */
 void command_stdin_init(struct command *c);
 void command_stdin_close(struct command *c);
+void command_stdin_attach(struct command *c); /* counts anew */
 void command_in_ready(struct source *s, uint32_t events);
 
 /* command_end.c */

@@ -168,7 +168,7 @@ static int start(struct command *c, const struct agent_run *run, struct err *e)
 	if (cgroup_available() && leaf_make(&c->leaf) < 0)
 		c->leaf = (struct leaf)LEAF_NONE;
 	c->leafless = !command_has_leaf(c);
-	c->oom_before = leaf_oom_kills(&c->leaf);
+	c->oom_before = cgroup_oom_kills();
 	r = pipes_open(&p, run->flags & RUN_STDIN);
 	if (!r) {
 		struct spawn_plan plan = {

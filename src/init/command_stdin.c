@@ -5,17 +5,10 @@
 
 #include "init/command_priv.h"
 
-enum {
-	/* Room for stdin that was read ahead. The second one holds while output waits for an ACK:
-	 * that ACK may lie behind the stdin a client has already written. */
-	STDIN_ROOM = 64 * 1024,
-	STDIN_ROOM_STALLED = 2 * 1024 * 1024,
-};
-
 void command_stdin_init(struct command *c)
 {
 	/* what the pipe has taken is at most half of it */
-	buf_init(&c->stdin_ahead, 2 * (STDIN_ROOM_STALLED + AGENT_MESSAGE_MAX));
+	buf_init(&c->stdin_ahead, 2 * AGENT_STDIN_KEEP);
 }
 
 void command_stdin_close(struct command *c)
@@ -28,6 +21,12 @@ void command_stdin_close(struct command *c)
 static size_t stdin_left(const struct command *c)
 {
 	return c->stdin_ahead.len - c->stdin_at;
+}
+
+/* Of the client's bytes. Those left by earlier clients lie before them. */
+static uint64_t stdin_taken(const struct command *c)
+{
+	return c->stdin_came > stdin_left(c) ? c->stdin_came - stdin_left(c) : 0;
 }
 
 static void stdin_flush(struct command *c)
@@ -69,8 +68,14 @@ void command_in_ready(struct source *s, uint32_t events)
 
 int command_stdin(struct command *c, const void *data, size_t len)
 {
+	if (len > AGENT_STDIN_WINDOW - (c->stdin_came - c->stdin_acked))
+		return -EPROTO;
+	c->stdin_came += len;
 	if (c->in.fd < 0 || c->stdin_ending)
 		return 0;
+	/* clients that come, fill their window and go, with nobody reading */
+	if (len > AGENT_STDIN_KEEP - stdin_left(c))
+		return -ENOBUFS;
 	if (buf_add(&c->stdin_ahead, data, len) < 0)
 		return c->stdin_ahead.failed;
 	stdin_flush(c);
@@ -83,7 +88,17 @@ void command_stdin_eof(struct command *c)
 	stdin_flush(c);
 }
 
-bool command_stdin_full(const struct command *c)
+bool command_next_stdin_ack(struct command *c, uint64_t *ret_taken)
 {
-	return stdin_left(c) >= (size_t)(command_stalled(c) ? STDIN_ROOM_STALLED : STDIN_ROOM);
+	uint64_t taken = stdin_taken(c), fresh = taken - c->stdin_acked;
+
+	if (c->state == STARTING || !fresh || (fresh < AGENT_STDIN_ACK_AT && stdin_left(c)))
+		return false;
+	c->stdin_acked = *ret_taken = taken;
+	return true;
+}
+
+void command_stdin_attach(struct command *c)
+{
+	c->stdin_came = c->stdin_acked = 0;
 }

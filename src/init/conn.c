@@ -82,6 +82,7 @@ static void fetch(struct conn *c)
 	struct agent_started started;
 	struct agent_output output;
 	struct agent_exit end;
+	uint64_t taken;
 
 	if (!cmd || c->exit_sent)
 		return;
@@ -91,6 +92,8 @@ static void fetch(struct conn *c)
 		agent_put_started(&c->out, &started);
 		c->started_sent = true;
 	}
+	if (pending(c) < OUT_LOW && command_next_stdin_ack(cmd, &taken))
+		agent_put_stdin_ack(&c->out, taken);
 	while (pending(c) < OUT_LOW && command_next_output(cmd, &output))
 		agent_put_output(&c->out, &output);
 	if (pending(c) < OUT_LOW && command_exit(cmd, &end)) {
@@ -126,12 +129,6 @@ static int flush(struct conn *c)
 		c->phase = PHASE_LINGERING;
 	}
 	return 0;
-}
-
-/* A command whose stdin is full is not read from: the hang-up of its client is still told. */
-static bool paused(const struct conn *c)
-{
-	return c->client.command && command_stdin_full(c->client.command);
 }
 
 static void answered(struct conn *c)
@@ -321,13 +318,12 @@ static int handle(struct conn *c, const struct message *m)
 	return -EPROTO;
 }
 
-/* What the reader holds, as far as the command takes it. */
 static int handle_read(struct conn *c)
 {
 	struct message m;
 	int r = 0;
 
-	while (!c->closing && !paused(c)) {
+	while (!c->closing) {
 		r = frame_reader_next(&c->in, &m);
 		if (r <= 0)
 			return r;
@@ -359,8 +355,6 @@ static int take_input(struct conn *c)
 /* Brings everything forward after any change; may end the connection. */
 static void advance(struct conn *c, int r)
 {
-	uint32_t want;
-
 	if (!r && !c->closing)
 		r = handle_read(c);
 	if (!r)
@@ -369,8 +363,8 @@ static void advance(struct conn *c, int r)
 		conn_close(c);
 		return;
 	}
-	want = paused(c) && !c->closing ? EPOLLHUP : EPOLLIN;
-	source_want(&c->s, want | (pending(c) ? EPOLLOUT : 0));
+	/* a peer's windows bound what it has under way, so nothing is ever left unread */
+	source_want(&c->s, EPOLLIN | (pending(c) ? EPOLLOUT : 0));
 }
 
 static void conn_ready(struct source *s, uint32_t events)

@@ -289,6 +289,27 @@ int agent_get_output(const struct message *m, struct agent_output *ret)
 	return 0;
 }
 
+void agent_put_stdin_ack(struct buf *out, uint64_t taken)
+{
+	struct buf body = BUF_INIT(FRAME_MAX);
+
+	enc_u64(&body, taken);
+	put_body(out, AGENT_STDIN_ACK, &body);
+}
+
+int agent_get_stdin_ack(const struct message *m, uint64_t acked, uint64_t sent, uint64_t *ret_taken)
+{
+	struct dec d;
+	uint64_t taken;
+
+	dec_init(&d, m->data, m->len);
+	taken = dec_u64(&d);
+	if (!dec_done(&d) || taken < acked || taken > sent)
+		return -EPROTO;
+	*ret_taken = taken;
+	return 0;
+}
+
 static void enc_exit(struct buf *b, const struct agent_exit *x)
 {
 	enc_u8(b, x->reason);
@@ -299,6 +320,7 @@ static void enc_exit(struct buf *b, const struct agent_exit *x)
 		enc_u64(b, x->total[i]);
 		enc_u64(b, x->dropped[i]);
 	}
+	enc_u8(b, x->oom);
 }
 
 static void dec_exit(struct dec *d, struct agent_exit *x)
@@ -311,17 +333,18 @@ static void dec_exit(struct dec *d, struct agent_exit *x)
 		x->total[i] = dec_u64(d);
 		x->dropped[i] = dec_u64(d);
 	}
+	x->oom = dec_u8(d);
 }
 
-static bool totals_plausible(const struct agent_exit *x)
+static bool counts_plausible(const struct agent_exit *x)
 {
-	return x->dropped[0] <= x->total[0] && x->dropped[1] <= x->total[1];
+	return x->dropped[0] <= x->total[0] && x->dropped[1] <= x->total[1] && x->oom <= 1;
 }
 
 static bool exit_plausible(const struct agent_exit *x)
 {
 	return x->reason >= REASON_EXITED && x->reason < REASON_LOST && x->code <= 255 &&
-	       x->signal <= 64 && totals_plausible(x);
+	       x->signal <= 64 && counts_plausible(x);
 }
 
 void agent_put_exit(struct buf *out, const struct agent_exit *x)
@@ -396,7 +419,7 @@ int agent_get_command(const struct message *m, struct agent_command *ret)
 	c.left = dec_u8(&d);
 	dec_exit(&d, &c.exit);
 	if (!dec_done(&d) || !id_valid(c.id, NULL) || c.ended > 1 || c.left > 1 ||
-	    !totals_plausible(&c.exit) || (c.ended && !exit_plausible(&c.exit)))
+	    !counts_plausible(&c.exit) || (c.ended && !exit_plausible(&c.exit)))
 		return -EPROTO;
 	*ret = c;
 	return 0;

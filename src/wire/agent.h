@@ -10,8 +10,8 @@
  * owner of that sandbox.
  *
  *   operation     client sends                        agent answers
- *   run           RUN [STDIN… STDIN_EOF] ACK…         STARTED OUTPUT… EXIT, or FAIL
- *   attach        ATTACH ACK…                         STARTED OUTPUT… EXIT, or FAIL
+ *   run           RUN [STDIN… STDIN_EOF] ACK…         STARTED [OUTPUT STDIN_ACK]… EXIT, or FAIL
+ *   attach        ATTACH [STDIN… STDIN_EOF] ACK…      STARTED [OUTPUT STDIN_ACK]… EXIT, or FAIL
  *   signal        SIGNAL                              DONE or FAIL
  *   terminate     TERMINATE                           DONE (once the tree is gone) or FAIL
  *   list          LIST                                COMMAND… DONE
@@ -24,6 +24,21 @@
  * attaches and acknowledges it. An OUTPUT frame carries the offset of its first byte in its stream;
  * a gap between the end of one and the start of the next is what had to be dropped.
  * An ended command stays listed until FORGET.
+ *
+ * Both directions have a window, so neither side ever has more under way than the other has room
+ * for, and neither stops reading: an ACK is found however much stdin lies before it, a STDIN_ACK
+ * however much output.
+ *
+ *   output   at most AGENT_WINDOW bytes of both streams sent and not covered by an ACK
+ *   stdin    at most AGENT_STDIN_WINDOW bytes of STDIN sent and not covered by a STDIN_ACK
+ *
+ * A STDIN_ACK says how many bytes of this connection's STDIN the command's pipe has taken, or will
+ * never take because its reader is gone: those are dropped, and acknowledged like the others. One
+ * comes for every AGENT_STDIN_ACK_AT bytes taken at the latest, and when all that came was taken;
+ * none after EXIT. Each connection counts from 0, RUN and ATTACH alike: what an earlier one sent is
+ * kept (AGENT_STDIN_KEEP), goes to the pipe first, and is not counted. A client that exceeds its
+ * window loses the connection, and the command runs on. An agent that takes back what it
+ * acknowledged, or acknowledges what was not sent, is not believed any more.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -38,6 +53,9 @@ enum {
 	AGENT_OLDEST = 1,
 	AGENT_MESSAGE_MAX = 2 * 1024 * 1024 + 64 * 1024, /* bytes: a RUN with 1 MiB of script */
 	AGENT_WINDOW = 256 * 1024,         /* bytes sent and not acknowledged, both streams */
+	AGENT_STDIN_WINDOW = 256 * 1024,   /* bytes of stdin sent and not acknowledged */
+	AGENT_STDIN_ACK_AT = 64 * 1024,    /* bytes of stdin taken that are acknowledged at once */
+	AGENT_STDIN_KEEP = 1024 * 1024,    /* bytes of stdin one command has not taken, in all */
 	AGENT_KEEP_ALL = 64 * 1024 * 1024, /* bytes of unread output kept in one sandbox */
 	AGENT_ARGS_MAX = 65536,
 	AGENT_ENV_MAX = 4096,
@@ -63,6 +81,7 @@ enum agent_type {
 	AGENT_FAIL,
 	AGENT_COMMAND,
 	AGENT_DONE,
+	AGENT_STDIN_ACK,
 };
 
 struct agent_hello {
@@ -112,7 +131,7 @@ enum agent_reason {
 	REASON_SIGNALED,   /* `signal` ended it */
 	REASON_TIMED_OUT,  /* the time limit passed, the whole tree was killed */
 	REASON_KILLED,     /* terminate, or the sandbox stopped */
-	REASON_OOM,        /* the kernel killed it for its memory limit */
+	REASON_OOM,        /* the kernel killed it for memory; its children only: see `oom` */
 	REASON_LOST,       /* nobody knows: never sent by an agent */
 };
 
@@ -123,6 +142,7 @@ struct agent_exit {
 	uint64_t duration_us;
 	uint64_t total[2];   /* bytes written by the command: stdout, stderr */
 	uint64_t dropped[2]; /* of these, bytes this agent had to drop */
+	uint8_t oom;         /* the kernel killed for memory in the sandbox while it ran */
 };
 
 struct agent_output {
@@ -174,6 +194,7 @@ void agent_put_id(struct buf *out, uint8_t type, const char *id); /* FORGET */
 void agent_put_empty(struct buf *out, uint8_t type);              /* LIST, STDIN_EOF, DONE */
 void agent_put_started(struct buf *out, const struct agent_started *s);
 void agent_put_output(struct buf *out, const struct agent_output *o);
+void agent_put_stdin_ack(struct buf *out, uint64_t taken);
 void agent_put_exit(struct buf *out, const struct agent_exit *x);
 void agent_put_fail(struct buf *out, const struct agent_fail *f);
 void agent_put_command(struct buf *out, const struct agent_command *c);
@@ -189,6 +210,9 @@ int agent_get_stop(const struct message *m, uint32_t *ret_grace_ms);
 int agent_get_id(const struct message *m, const char **ret_id);
 int agent_get_started(const struct message *m, struct agent_started *ret);
 int agent_get_output(const struct message *m, struct agent_output *ret);
+/* -EPROTO also for one that is not in order: below `acked`, the last one, or above `sent`. */
+int agent_get_stdin_ack(const struct message *m, uint64_t acked, uint64_t sent,
+			uint64_t *ret_taken);
 int agent_get_exit(const struct message *m, struct agent_exit *ret);
 int agent_get_fail(const struct message *m, struct agent_fail *ret);
 int agent_get_command(const struct message *m, struct agent_command *ret);

@@ -20,6 +20,7 @@ static void exit_sane(const struct agent_exit *x)
 {
 	assert(x->reason >= REASON_EXITED && x->reason < REASON_LOST);
 	assert(x->dropped[0] <= x->total[0] && x->dropped[1] <= x->total[1]);
+	assert(x->oom <= 1);
 }
 
 static void try_run(const struct message *m)
@@ -51,6 +52,7 @@ static void try_all(const struct message *m)
 	struct agent_exit end;
 	struct agent_fail fail;
 	struct agent_command command;
+	uint64_t taken;
 	uint32_t grace;
 	const char *id;
 
@@ -62,6 +64,8 @@ static void try_all(const struct message *m)
 	if (agent_get_signal(m, &signal) == 0)
 		assert(signal.signal >= 1 && signal.signal <= 64);
 	agent_get_ack(m, &ack);
+	if (agent_get_stdin_ack(m, 10, 1 << 20, &taken) == 0)
+		assert(taken >= 10 && taken <= 1 << 20);
 	agent_get_stop(m, &grace);
 	if (agent_get_id(m, &id) == 0)
 		assert(id_valid(id, NULL));

@@ -96,7 +96,7 @@ def frames():
         return struct.pack("<IB", len(body), kind) + body
 
     ident = text(b"cm" + b"a" * 20)
-    end = struct.pack("<BIIQQQQQ", 1, 0, 0, 5, 10, 1, 20, 2)
+    end = struct.pack("<BIIQQQQQB", 1, 0, 0, 5, 10, 1, 20, 2, 1)
     hello = frame(1, struct.pack("<IIQ", 1, 1, 0))
     run = (ident + struct.pack("<BIQQ", 1, 1, 1000, 4096) + text(b"") + text(b"/workspace")
            + text(b"") + text(b"skerry") + listed(b"echo hi") + listed(b"A=b", b"C=d"))
@@ -106,6 +106,7 @@ def frames():
     yield "forget", frame(11, ident) + frame(8, b"")
     yield "output", (frame(64, struct.pack("<IQ", 5, 6) + text(b"/") + text(b"root") + text(b""))
                      + frame(65, struct.pack("<BQ", 1, 0) + b"bytes") + frame(66, end))
+    yield "stdin_ack", frame(70, struct.pack("<Q", 65536)) + frame(70, struct.pack("<Q", 70000))
     yield "fail", frame(67, struct.pack("<I", 2) + text(b"not_found") + text(b"cwd") + text(b"no"))
     yield "command", frame(68, ident + struct.pack("<IBB", 5, 1, 0) + end) + frame(69, b"")
     yield "more", frame(127, run[:40]) + frame(127, run[40:60]) + frame(2, run[60:])

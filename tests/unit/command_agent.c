@@ -160,6 +160,11 @@ void fake_output(struct buf *out, int stream, uint64_t offset, const void *data,
 	agent_put_output(out, &(struct agent_output){ (uint8_t)stream, offset, data, len });
 }
 
+void fake_stdin_ack(struct buf *out, uint64_t taken)
+{
+	agent_put_stdin_ack(out, taken);
+}
+
 void fake_exit(struct buf *out, uint32_t code, uint64_t out_total, uint64_t err_total)
 {
 	agent_put_exit(out, &(struct agent_exit){ .reason = REASON_EXITED,

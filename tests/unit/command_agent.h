@@ -38,4 +38,5 @@ void fake_send(struct fake_conn *c, struct buf *out); /* and empties it */
 void fake_hello(struct buf *out);
 void fake_started(struct buf *out);
 void fake_output(struct buf *out, int stream, uint64_t offset, const void *data, size_t len);
+void fake_stdin_ack(struct buf *out, uint64_t taken);
 void fake_exit(struct buf *out, uint32_t code, uint64_t out_total, uint64_t err_total);

@@ -19,16 +19,17 @@ import time
 import traceback
 
 (HELLO, RUN, ATTACH, STDIN, STDIN_EOF, SIGNAL, TERMINATE, LIST, STOP, ACK, FORGET) = range(1, 12)
-(STARTED, OUTPUT, EXIT, FAIL, COMMAND, DONE) = range(64, 70)
+(STARTED, OUTPUT, EXIT, FAIL, COMMAND, DONE, STDIN_ACK) = range(64, 71)
 MORE = 127
 FRAME_MAX = 64 * 1024
 ARGS, BASH, PYTHON, JAVASCRIPT, TYPESCRIPT = range(5)
 RUN_STDIN = 1
 EXITED, SIGNALED, TIMED_OUT, KILLED, OOM, LOST = range(1, 7)
 WINDOW = 256 * 1024
+STDIN_WINDOW = 256 * 1024
 
 RT_SIGACTION = {"x86_64": 13, "aarch64": 134}[platform.machine()]
-FD_LISTEN, FD_CGROUP, FD_PROCS, FD_CGNS, FD_V1 = 3, 4, 5, 6, 7
+FD_LISTEN, FD_CGROUP, FD_PROCS, FD_CGNS, FD_V1, FD_OOM = 3, 4, 5, 6, 7, 13
 
 
 def new_id(kind="cm"):
@@ -90,11 +91,12 @@ class Exit:
         self.total, self.dropped = [0, 0], [0, 0]
         for i in range(2):
             self.total[i], self.dropped[i] = d.take("QQ")
+        self.oom = d.take("B")
 
     def __repr__(self):
         return (
             f"Exit(reason={self.reason} code={self.code} signal={self.signal} "
-            f"total={self.total} dropped={self.dropped})"
+            f"total={self.total} dropped={self.dropped} oom={self.oom})"
         )
 
 
@@ -119,6 +121,7 @@ class Conn:
         self.have = [0, 0]
         self.out = [bytearray(), bytearray()]
         self.gaps = []
+        self.fed = self.taken = 0  # bytes of stdin
         self.started = self.exit = None
         if hello:
             self.send(HELLO, struct.pack("<IIQ", 1, 1, 0))
@@ -158,6 +161,14 @@ class Conn:
     def ack(self):
         self.send(ACK, struct.pack("<QQ", *self.have))
 
+    def room(self):
+        """Bytes of stdin that may be sent now."""
+        return STDIN_WINDOW - (self.fed - self.taken)
+
+    def feed(self, data):
+        self.fed += len(data)
+        self.send(STDIN, data)
+
     def step(self, ack=True):
         """Reads one message and files it. Returns its type."""
         kind, data = self.recv()
@@ -176,6 +187,11 @@ class Conn:
             self.have[i] = offset + len(data) - d.at
             if ack:
                 self.ack()
+        elif kind == STDIN_ACK:
+            taken = d.take("Q")
+            assert self.taken < taken <= self.fed, (self.taken, taken, self.fed)
+            assert self.started and self.exit is None
+            self.taken = taken
         elif kind == EXIT:
             self.exit = Exit(d)
         elif kind == FAIL:
@@ -279,9 +295,11 @@ def remove_group(path):
 class Agent:
     """skerry-init as PID 1 of a new pid namespace. `cgroup`: give it a tree of leaves. `userns`: as
     root of a user namespace of its own, as on a host, where nobody but the host may move a process
-    from the agent's cgroup to the commands'. `v1`: paths of v1 work groups."""
+    from the agent's cgroup to the commands'. `v1`: paths of v1 work groups. `oom`: the file that
+    counts what was killed for memory."""
 
-    def __init__(self, program, cgroup=True, userns=False, v1=(), agent_v1=()):
+    def __init__(self, program, cgroup=True, userns=False, v1=(), agent_v1=(),
+                 oom=None):
         self.dir = tempfile.mkdtemp(prefix="skerry-init-")
         os.chmod(self.dir, 0o755)
         self.path = self.dir + "/agent.sock"
@@ -304,6 +322,8 @@ class Agent:
             fds[FD_PROCS] = os.open(self.group + "/work/cgroup.procs", os.O_WRONLY)
         for i, p in enumerate(v1):
             fds[FD_V1 + i] = os.open(p + "/cgroup.procs", os.O_WRONLY)
+        if oom:
+            fds[FD_OOM] = os.open(oom, os.O_RDONLY)
         # out of the way of the numbers they shall get
         high = {want: os.dup2(fd, 200 + want, inheritable=False) for want, fd in fds.items()}
         for fd in fds.values():

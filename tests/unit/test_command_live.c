@@ -206,7 +206,7 @@ static void test_acknowledges(void **state)
 	assert_int_equal(v.tail_at, v.total - KEEP);
 }
 
-/* Reads a piece of stdin, sends it back, and so on, on one thread: an agent with no room at all. */
+/* Reads a piece of stdin, sends it back and acknowledges it, and so on. */
 static void play_echo(struct fake_conn *c)
 {
 	struct buf b = BUF_INIT(1 << 20);
@@ -217,6 +217,7 @@ static void play_echo(struct fake_conn *c)
 	while (fake_next(c) && c->m.type != AGENT_STDIN_EOF) {
 		if (c->m.type != AGENT_STDIN)
 			continue;
+		fake_stdin_ack(&b, at + c->m.len);
 		for (size_t done = 0; done < c->m.len; done += 30000) {
 			size_t n = c->m.len - done < 30000 ? c->m.len - done : 30000;
 
@@ -267,13 +268,14 @@ static void test_stdin(void **state)
 	echo(64 * KEEP);
 }
 
-/* Says each byte of stdin twice, keeps to the window, and has little room for stdin read ahead: an
- * ACK that lies behind more stdin than that is never found. */
-static void play_twice(struct fake_conn *c)
+/* Says each byte of stdin as many times as told, keeps to its window, and takes stdin only while its
+ * output moves: an agent with exactly the room that it must have. */
+static void play_more(struct fake_conn *c)
 {
-	enum { ROOM = 384 * 1024, PIECE = 16 * 1024 };
-	static const char data[2 * PIECE];
-	uint64_t at = 0, acked = 0;
+	enum { PIECE = 4 * 1024, MOST = 20 };
+	static const char data[MOST * PIECE];
+	const size_t times = *(const size_t *)c->arg;
+	uint64_t at = 0, acked = 0, taken = 0;
 	struct buf b = BUF_INIT(1 << 20);
 	struct agent_ack a;
 	size_t ahead = 0;
@@ -282,13 +284,18 @@ static void play_twice(struct fake_conn *c)
 	put_begin(&b);
 	fake_send(c, &b);
 	while (!eof || ahead) {
-		size_t n = ahead < PIECE ? ahead : PIECE;
+		size_t n = ahead < PIECE ? ahead : PIECE, len = times * n;
 
-		if (n && at - acked + 2 * n <= AGENT_WINDOW && (eof || ahead >= PIECE)) {
-			fake_output(&b, 1, at, data, 2 * n);
-			fake_send(c, &b);
-			at += 2 * n;
+		if (n && at - acked + len <= AGENT_WINDOW) {
+			for (size_t done = 0; done < len; done += FRAME_MAX / 2)
+				fake_output(&b, 1, at + done, data,
+					    len - done < FRAME_MAX / 2 ? len - done
+								       : FRAME_MAX / 2);
+			at += len;
 			ahead -= n;
+			taken += n;
+			fake_stdin_ack(&b, taken);
+			fake_send(c, &b);
 			continue;
 		}
 		if (!fake_next(c))
@@ -299,7 +306,7 @@ static void play_twice(struct fake_conn *c)
 			eof = true;
 		else
 			ahead += c->m.len;
-		if (ahead > ROOM)
+		if (ahead > AGENT_STDIN_WINDOW)
 			abort();
 	}
 	fake_exit(&b, 0, at, 0);
@@ -308,24 +315,148 @@ static void play_twice(struct fake_conn *c)
 		;
 }
 
-static void test_stdin_and_window(void **state)
+static struct command *start_with_stdin(size_t len)
 {
 	struct command_spec spec = spec_of(id);
 	struct agent_started started;
-	struct command_result r;
-	struct command *c;
+	struct command *c = NULL;
 	struct err e = ERR_INIT;
 
-	(void)state;
-	fake_play(play_twice, NULL, true);
-	spec.stdin_len = 20 * KEEP + 5;
-	spec.stdin_data = calloc(1, spec.stdin_len);
-	assert_int_equal(command_start(&spec, &c, &started, &e), 0);
+	spec.stdin_len = len;
+	spec.stdin_data = calloc(1, len);
+	if (command_start(&spec, &c, &started, &e) < 0)
+		fail_msg("%s", e.text);
 	free((void *)spec.stdin_data);
-	r = run_to_end(c);
+	return c;
+}
+
+static void test_stdin_and_output(void **state)
+{
+	static const struct {
+		size_t times, len;
+	} cases[] = { { 1, 64 * KEEP }, { 2, 20 * KEEP + 5 }, { 20, 16 * KEEP } };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct command_result r;
+
+		fake_play(play_more, (void *)&cases[i].times, true);
+		r = run_to_end(start_with_stdin(cases[i].len));
+		fake_reset();
+		assert_true(r.exit_known);
+		assert_int_equal(r.exit.total[0], cases[i].times * cases[i].len);
+	}
+}
+
+/* Acknowledges nothing until a window has come, looks whether more comes, then goes on in steps. */
+static void play_measure(struct fake_conn *c)
+{
+	enum { STEP = 50000 };
+	struct buf b = BUF_INIT(1 << 20);
+	uint64_t came = 0, acked = 0;
+	char byte;
+
+	put_begin(&b);
+	fake_send(c, &b);
+	while (fake_next(c) && c->m.type == AGENT_STDIN) {
+		came += c->m.len;
+		if (came - acked > AGENT_STDIN_WINDOW)
+			abort();
+		if (came - acked < AGENT_STDIN_WINDOW)
+			continue;
+		usleep(20000);
+		if (recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0)
+			abort();
+		acked += STEP;
+		fake_stdin_ack(&b, acked);
+		fake_stdin_ack(&b, acked);
+		fake_send(c, &b);
+	}
+	fake_exit(&b, c->m.type == AGENT_STDIN_EOF ? 0 : 1, 0, 0);
+	fake_send(c, &b);
+	*(uint64_t *)c->arg = came;
+	while (fake_next(c))
+		;
+}
+
+static void test_stdin_window(void **state)
+{
+	struct command_result r;
+	uint64_t came = 0;
+
+	(void)state;
+	fake_play(play_measure, &came, true);
+	r = run_to_end(start_with_stdin(KEEP + 7));
 	fake_reset();
-	assert_true(r.exit_known);
-	assert_int_equal(r.exit.total[0], 2 * spec.stdin_len);
+	assert_int_equal(came, KEEP + 7);
+	assert_int_equal(r.exit.code, 0);
+}
+
+/* False ones, each after 100 bytes of stdin and a true one of 60. */
+static void play_false_ack(struct fake_conn *c)
+{
+	struct buf b = BUF_INIT(1 << 20);
+
+	put_begin(&b);
+	fake_stdin_ack(&b, 60);
+	fake_stdin_ack(&b, *(const uint64_t *)c->arg);
+	fake_exit(&b, 0, 0, 0);
+	fake_send(c, &b);
+	while (fake_next(c))
+		;
+}
+
+static void test_false_stdin_ack(void **state)
+{
+	static const struct {
+		uint64_t taken;
+		bool known;
+	} acks[] = { { 60, true }, { 61, true },   { 100, true },        { 59, false },
+		     { 0, false }, { 101, false }, { UINT64_MAX, false } };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(acks) / sizeof(acks[0]); i++) {
+		struct command_result r;
+
+		fake_play(play_false_ack, (void *)&acks[i].taken, true);
+		r = run_to_end(start_with_stdin(100));
+		fake_reset();
+		assert_int_equal(r.exit_known, acks[i].known);
+	}
+}
+
+/* The window was used up on the first connection; the second counts from 0, with no stdin. */
+static void play_stdin_break(struct fake_conn *c)
+{
+	struct buf b = BUF_INIT(1 << 20);
+
+	put_begin(&b);
+	if (c->number == 0) {
+		fake_stdin_ack(&b, 1000);
+		fake_send(c, &b);
+		for (size_t came = 0; came < AGENT_STDIN_WINDOW;) {
+			if (!fake_next(c))
+				abort();
+			came += c->m.len;
+		}
+		return;
+	}
+	if (c->number == 2)
+		fake_stdin_ack(&b, 1);
+	else
+		fake_stdin_ack(&b, 0);
+	if (c->number == 2)
+		fake_exit(&b, 0, 0, 0);
+	fake_send(c, &b);
+}
+
+static void test_stdin_attaches_again(void **state)
+{
+	(void)state;
+	fake_play(play_stdin_break, NULL, true);
+	assert_false(run_to_end(start_with_stdin(KEEP)).exit_known);
+	assert_int_equal(fake_connections(), 3);
+	fake_reset();
 }
 
 /* Ends without reading stdin. */
@@ -656,6 +787,11 @@ static void put_exit_twice(struct buf *b)
 	put_junk(b);
 }
 
+static void put_stdin_ack(struct buf *b)
+{
+	fake_stdin_ack(b, 1);
+}
+
 static void put_question(struct buf *b)
 {
 	agent_put_empty(b, AGENT_LIST);
@@ -694,6 +830,7 @@ static void test_garbage(void **state)
 		{ "a total of 2^63", put_huge_total, false },
 		{ "LOST as its own word", put_exit_lost, false },
 		{ "EXIT twice", put_exit_twice, true },
+		{ "stdin taken that was not sent", put_stdin_ack, false },
 		{ "a question", put_question, false },
 		{ "HELLO again", put_hello_again, false },
 	};
@@ -1067,7 +1204,10 @@ int main(void)
 		cmocka_unit_test_teardown(test_drip, clear),
 		cmocka_unit_test_teardown(test_acknowledges, clear),
 		cmocka_unit_test_teardown(test_stdin, clear),
-		cmocka_unit_test_teardown(test_stdin_and_window, clear),
+		cmocka_unit_test_teardown(test_stdin_and_output, clear),
+		cmocka_unit_test_teardown(test_stdin_window, clear),
+		cmocka_unit_test_teardown(test_false_stdin_ack, clear),
+		cmocka_unit_test_teardown(test_stdin_attaches_again, clear),
 		cmocka_unit_test_teardown(test_stdin_unread, clear),
 		cmocka_unit_test_teardown(test_refused, clear),
 		cmocka_unit_test_teardown(test_unreachable, clear),

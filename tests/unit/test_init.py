@@ -13,6 +13,7 @@ import signal
 import socket
 import struct
 import sys
+import tempfile
 import time
 import unittest
 
@@ -21,6 +22,8 @@ import init_driver as d  # noqa: E402
 
 PROGRAM = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "skerry-init"
 MIB = 1 << 20
+PIPE = 65536
+STDIN_KEEP = MIB
 with open(PROGRAM, "rb") as program:
     SANITIZED = re.search(b"__[at]san_init", program.read())  # its memory says nothing then
 
@@ -202,7 +205,8 @@ class Stdin(Case):
         self.assertEqual(self.a.sh("cat; read x; echo \"[$x]\"").out[0], b"[]\n")
 
     def pump(self, argv, data, flags=d.RUN_STDIN):
-        """Feeds `data` while output comes back, as the host does: never waiting on one of both."""
+        """Feeds `data` while output comes back, as the host does: never waiting on one of both, and
+        within the window."""
         c = self.a.conn()
         c.send(d.RUN, d.run_payload(argv, flags=flags))
         todo = bytearray()
@@ -215,9 +219,11 @@ class Stdin(Case):
         end = time.monotonic() + 120
         while c.exit is None:
             self.assertLess(time.monotonic(), end, "stuck")
-            if len(todo) < MIB // 4 and at < len(data):
-                todo += d.frame(d.STDIN, data[at : at + 60000])
-                at += 60000
+            piece = data[at : at + min(60000, c.room())]
+            if piece:
+                todo += d.frame(d.STDIN, piece)
+                at += len(piece)
+                c.fed = at
             elif at >= len(data) and not eof:
                 todo += d.frame(d.STDIN_EOF)
                 eof = True
@@ -253,18 +259,149 @@ class Stdin(Case):
         self.assertEqual((c.exit.code, c.exit.total[0]), (0, len(data)))
         self.assertEqual(got, hashlib.sha256(data).hexdigest())
 
+    def test_amplified(self):
+        data = (b"x" * 63 + b"\n") * (16 * MIB // 64)
+        c, got = self.pump(["sed", "s/x/xxxxxxxxxxxxxxxxxxxx/g"], data)
+        line = b"x" * 63 * 20 + b"\n"
+        want = hashlib.sha256()
+        for _ in range(16 * MIB // 64 // 1024):
+            want.update(line * 1024)
+        self.assertEqual((c.exit.code, c.exit.total[0]), (0, len(line) * (16 * MIB // 64)))
+        self.assertEqual(got, want.hexdigest())
+
+    def fill(self, c):
+        """Feeds until no more is taken for a while."""
+        c.s.settimeout(0.3)
+        try:
+            while True:
+                while c.room():
+                    c.feed(b"x" * min(60000, c.room()))
+                c.step()
+        except socket.timeout:
+            pass
+        c.s.settimeout(30)
+
     def test_backpressure(self):
-        """A command that does not read holds up its client, and nobody else; memory is bounded."""
+        """A command that does not read holds up its client, and nobody else."""
         with self.a.conn() as c:
             c.run(["sleep", "1000"], wait=False, flags=d.RUN_STDIN)
-            c.s.settimeout(0.5)
-            sent = 0
-            with self.assertRaises(socket.timeout):
-                while sent < 64 * MIB:
-                    c.send(d.STDIN, b"x" * 60000)
-                    sent += 60000
-            self.assertLess(sent, 4 * MIB)
+            self.fill(c)
+            self.assertEqual(c.fed, c.taken + d.STDIN_WINDOW)
+            self.assertLessEqual(c.taken, PIPE)
             self.assertEqual(self.a.sh("echo ok").out[0], b"ok\n")
+
+    def test_ack_behind_stdin(self):
+        """All the stdin a client may have under way lies before the ACK that output waits for."""
+        with self.a.conn() as c:
+            c.run(["sh", "-c", "head -c 8388608 /dev/zero; exec wc -c >&2"], wait=False,
+                  flags=d.RUN_STDIN)
+            while c.room():
+                c.feed(b"x" * min(1000, c.room()))
+            while c.have[0] < 8 * MIB:
+                c.step()
+            c.send(d.STDIN_EOF)
+            c.until(d.EXIT)
+            self.assertEqual((c.exit.code, int(c.out[1])), (0, c.fed))
+            self.assertEqual(c.taken, c.fed)
+
+    def test_window_exceeded(self):
+        """Whoever sends more loses the connection; the command runs on with what was allowed."""
+        for extra in (1, 60000, MIB):
+            c = self.a.conn()
+            c.run(["sh", "-c", "kill -STOP $$; wc -c"], wait=False, flags=d.RUN_STDIN)
+            self.fill(c)
+            try:
+                c.send(d.STDIN, b"y" * extra)
+                with self.assertRaises((d.Closed, ConnectionResetError)):
+                    while True:
+                        c.step()
+            except (BrokenPipeError, ConnectionResetError):
+                pass
+            c.close()
+            with self.a.conn() as k:
+                k.signal(c.id, signal.SIGCONT)
+            with self.a.conn() as again:
+                again.attach(c.id, wait=False)
+                again.send(d.STDIN_EOF)
+                again.until(d.EXIT)
+                self.assertEqual(int(again.out[0]), c.fed)
+
+    def test_counted_anew(self):
+        """A client that takes over has a whole window, and is told of its own bytes only."""
+        c = self.a.conn()
+        c.run(["sh", "-c", "kill -STOP $$; tr -d x | wc -c; exec cat"], wait=False,
+              flags=d.RUN_STDIN)
+        self.fill(c)
+        old = c.fed
+        with self.a.conn() as b:
+            b.attach(c.id, wait=False)
+            with self.assertRaises((d.Closed, ConnectionResetError)):
+                while True:
+                    c.step()
+            b.feed(b"y" * d.STDIN_WINDOW)
+            b.s.settimeout(0.3)
+            with self.assertRaises(socket.timeout):
+                b.step()
+            b.s.settimeout(30)
+            self.assertEqual(b.taken, 0)
+            with self.a.conn() as k:
+                k.signal(c.id, signal.SIGCONT)
+            while b.taken < d.STDIN_WINDOW:
+                b.step()
+            b.feed(b"y" * 5)
+            b.send(d.STDIN_EOF)
+            b.until(d.EXIT)
+            self.assertEqual(int(b.out[0]), d.STDIN_WINDOW + 5)
+        self.assertGreater(old, d.STDIN_WINDOW)
+        c.close()
+
+    def test_clients_that_fill_and_go(self):
+        """What a command has not taken is bounded, however many clients leave something."""
+        c = self.a.conn()
+        c.run(["sh", "-c", "kill -STOP $$; wc -c"], wait=False, flags=d.RUN_STDIN)
+        self.fill(c)
+        c.close()
+        kept = c.fed
+        for i in range(6):
+            b = self.a.conn()
+            b.attach(c.id, wait=False)
+            try:
+                b.feed(b"x" * d.STDIN_WINDOW)
+                b.s.settimeout(0.3)
+                b.step()
+            except socket.timeout:
+                kept += b.fed
+            except (d.Closed, ConnectionResetError, BrokenPipeError):
+                pass
+            b.close()
+        self.assertLessEqual(kept, PIPE + STDIN_KEEP)
+        self.assertGreater(kept, PIPE + STDIN_KEEP - d.STDIN_WINDOW)
+        with self.a.conn() as k:
+            k.signal(c.id, signal.SIGCONT)
+        with self.a.conn() as b:
+            b.attach(c.id, wait=False)
+            b.send(d.STDIN_EOF)
+            b.until(d.EXIT)
+            self.assertEqual(int(b.out[0]), kept)
+
+    def test_dropped_is_taken(self):
+        """What nobody will read is acknowledged: no stdin at all, and a reader that has gone."""
+        for argv, flags in ((["sleep", "1000"], 0),
+                            (["sh", "-c", "exec <&-; exec sleep 1000"], d.RUN_STDIN)):
+            with self.a.conn() as c:
+                c.run(argv, wait=False, flags=flags)
+                while c.taken < 4 * MIB:
+                    while c.room():
+                        c.feed(b"x" * min(60000, c.room()))
+                    c.step()
+
+    def test_small_pieces(self):
+        with self.a.conn() as c:
+            c.run(["cat"], wait=False, flags=d.RUN_STDIN)
+            for i in range(100):
+                c.feed(b"%d\n" % i)
+                while c.taken < c.fed or c.have[0] < c.fed:
+                    c.step()
 
     def test_reader_that_leaves(self):
         c, _ = self.pump(["sh", "-c", "head -c 1; exec <&-; sleep 0.3; echo done"], b"x" * 4 * MIB)
@@ -566,6 +703,8 @@ class Protocol(Case):
             d.frame(d.HELLO, struct.pack("<IIQ", 1, 1, 0)),
             d.frame(d.STDIN, b"x"),
             d.frame(d.STARTED, b""),
+            d.frame(d.STDIN_ACK, struct.pack("<Q", 1)),
+            run + d.frame(d.STDIN_ACK, struct.pack("<Q", 0)),
             ack,
             run + ack,
             run + run,
@@ -584,7 +723,7 @@ class Protocol(Case):
         for _ in range(500):
             c = self.a.conn(hello=r.random() < 0.9)
             data = b"".join(
-                d.frame(r.choice([*range(1, 13), *range(64, 70), 127, 255]),
+                d.frame(r.choice([*range(1, 13), *range(64, 71), 127, 255]),
                         r.randbytes(r.randrange(40)))
                 for _ in range(r.randrange(1, 6))
             )
@@ -970,30 +1109,80 @@ class Limits(unittest.TestCase):
 
 @unittest.skipUnless(os.path.exists(V1_MEMORY + "/cgroup.procs"), "no v1 memory hierarchy")
 class Memory(unittest.TestCase):
+    HOG = "x = bytearray(1 << 30)"
+
+    def setUp(self):
+        self.top = f"{V1_MEMORY}/skerry-test-{os.getpid()}"
+        os.mkdir(self.top)
+        with open(self.top + "/memory.limit_in_bytes", "w") as f:
+            f.write(str(64 * MIB))
+
+    def tearDown(self):
+        wait_for(lambda: not d.read(self.top + "/cgroup.procs"))
+        os.rmdir(self.top)
+
+    def told(self, c):
+        return c.exit.reason, c.exit.code, c.exit.signal, c.exit.oom
+
     def test_used_up(self):
-        top = f"{V1_MEMORY}/skerry-test-{os.getpid()}"
-        os.mkdir(top)
-        try:
-            with open(top + "/memory.limit_in_bytes", "w") as f:
-                f.write(str(64 * MIB))
-            with d.Agent(PROGRAM, v1=[top]) as a:
-                c = a.run(["python3", "-c", "x = bytearray(1 << 30)"])
-                self.assertEqual((c.exit.code, c.exit.signal), (137, 9))
-                # somebody sits on all of it: the agent answers, and ends him
-                hog = a.conn()
-                hog.run(["python3", "-c",
-                         "import time\nx = []\nfor i in range(45): x.append(b'x' * (1 << 20))\n"
-                         "print('full', flush=True)\ntime.sleep(1000)"], wait=False)
-                hog.until(d.OUTPUT)
-                t = time.monotonic()
-                self.assertEqual(a.run(["echo", "ok"]).out[0], b"ok\n")
-                with a.conn() as k:
-                    k.terminate(hog.id, 9, 0)
-                self.assertLess(time.monotonic() - t, 2)
-                hog.close()
-        finally:
-            wait_for(lambda: not d.read(top + "/cgroup.procs"))
-            os.rmdir(top)
+        with d.Agent(PROGRAM, v1=[self.top]) as a:
+            c = a.run(["python3", "-c", self.HOG])
+            self.assertEqual(self.told(c), (d.SIGNALED, 137, 9, 0))  # nobody tells why
+            # somebody sits on all of it: the agent answers, and ends him
+            hog = a.conn()
+            hog.run(["python3", "-c",
+                     "import time\nx = []\nfor i in range(45): x.append(b'x' * (1 << 20))\n"
+                     "print('full', flush=True)\ntime.sleep(1000)"], wait=False)
+            hog.until(d.OUTPUT)
+            t = time.monotonic()
+            self.assertEqual(a.run(["echo", "ok"]).out[0], b"ok\n")
+            with a.conn() as k:
+                k.terminate(hog.id, 9, 0)
+            self.assertLess(time.monotonic() - t, 2)
+            hog.close()
+
+    def test_reason(self):
+        with d.Agent(PROGRAM, v1=[self.top], oom=self.top + "/memory.oom_control") as a:
+            self.assertEqual(self.told(a.run(["true"])), (d.EXITED, 0, 0, 0))
+            self.assertEqual(self.told(a.run(["python3", "-c", self.HOG])), (d.OOM, 137, 9, 1))
+            # the count stands, and is no fault of the next
+            self.assertEqual(self.told(a.sh("kill -9 $$")), (d.SIGNALED, 137, 9, 0))
+            self.assertEqual(self.told(a.sh(f"python3 -c '{self.HOG}'; exit $?")),
+                             (d.EXITED, 137, 0, 1))
+            self.assertEqual(self.told(a.sh(f"python3 -c '{self.HOG}'; true")),
+                             (d.EXITED, 0, 0, 1))
+            # what was asked for stays what it is
+            c = a.sh(f"python3 -c '{self.HOG}'; sleep 1000", timeout_ms=3000)
+            self.assertEqual(self.told(c), (d.TIMED_OUT, 137, 9, 1))
+            c = a.conn()
+            c.run([f"python3 -c '{self.HOG}'; echo gone; sleep 1000"], runtime=d.BASH, wait=False)
+            c.until(d.OUTPUT)
+            with a.conn() as l:
+                self.assertEqual(l.list()[c.id][1], 0)
+            with a.conn() as k:
+                k.terminate(c.id, 9, 0)
+            c.until(d.EXIT)
+            self.assertEqual(self.told(c), (d.KILLED, 137, 9, 1))
+            with a.conn() as l:
+                self.assertEqual(l.list()[c.id][3].oom, 1)
+            c.close()
+
+    def test_no_file_of_the_sandbox(self):
+        """A file that is no cgroup's is not believed."""
+        with tempfile.NamedTemporaryFile("w") as f:
+            f.write("oom_kill 5\n")
+            f.flush()
+            with d.Agent(PROGRAM, v1=[self.top], oom=f.name) as a:
+                c = a.conn()
+                c.run(["sh", "-c", "echo; read x; kill -9 $$"], wait=False, flags=d.RUN_STDIN)
+                c.until(d.OUTPUT)
+                f.seek(0)
+                f.write("oom_kill 6\n")
+                f.flush()
+                c.feed(b"\n")
+                c.until(d.EXIT)
+                self.assertEqual(self.told(c), (d.SIGNALED, 137, 9, 0))
+                c.close()
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ static const struct agent_exit end_row = {
 	.duration_us = 1ull << 40,
 	.total = { 1ull << 33, 7 },
 	.dropped = { 1ull << 32, 7 },
+	.oom = 1,
 };
 
 static void same_exit(const struct agent_exit *x)
@@ -35,6 +36,7 @@ static void same_exit(const struct agent_exit *x)
 		assert_int_equal(x->total[i], end_row.total[i]);
 		assert_int_equal(x->dropped[i], end_row.dropped[i]);
 	}
+	assert_int_equal(x->oom, end_row.oom);
 }
 
 /* One message of each kind: how it is written, how it is read, what it then says. */
@@ -157,6 +159,21 @@ static int get_ack(const struct message *m, bool check)
 	return r;
 }
 
+static void put_stdin_ack(struct buf *b)
+{
+	agent_put_stdin_ack(b, 1ull << 40);
+}
+
+static int get_stdin_ack(const struct message *m, bool check)
+{
+	uint64_t taken;
+	int r = agent_get_stdin_ack(m, 0, UINT64_MAX, &taken);
+
+	if (!r && check)
+		assert_int_equal(taken, 1ull << 40);
+	return r;
+}
+
 static void put_stop(struct buf *b)
 {
 	agent_put_stop(b, 12345);
@@ -272,6 +289,7 @@ static const struct row {
 	{ "attach", AGENT_ATTACH, put_attach, get_attach, false },
 	{ "terminate", AGENT_TERMINATE, put_signal, get_signal, false },
 	{ "ack", AGENT_ACK, put_ack, get_ack, false },
+	{ "stdin_ack", AGENT_STDIN_ACK, put_stdin_ack, get_stdin_ack, false },
 	{ "stop", AGENT_STOP, put_stop, get_stop, false },
 	{ "forget", AGENT_FORGET, put_forget, get_forget, false },
 	{ "started", AGENT_STARTED, put_started, get_started, false },
@@ -495,7 +513,7 @@ static int exit_result(const struct agent_exit *x, int in_command, uint8_t ended
 
 static void test_exit_refused(void **state)
 {
-	struct agent_exit bad[] = { end_row, end_row, end_row, end_row, end_row, end_row };
+	struct agent_exit bad[] = { end_row, end_row, end_row, end_row, end_row, end_row, end_row };
 
 	(void)state;
 	bad[0].reason = 0;
@@ -504,6 +522,7 @@ static void test_exit_refused(void **state)
 	bad[3].signal = 65;
 	bad[4].dropped[0] = bad[4].total[0] + 1;
 	bad[5].dropped[1] = bad[5].total[1] + 1;
+	bad[6].oom = 2;
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
 		assert_int_equal(exit_result(&bad[i], 0, 0), -EPROTO);
 		assert_int_equal(exit_result(&bad[i], 1, 1), -EPROTO);
@@ -511,7 +530,34 @@ static void test_exit_refused(void **state)
 	/* of a running command the totals hold, and nothing else is said yet */
 	assert_int_equal(exit_result(&bad[0], 1, 0), 0);
 	assert_int_equal(exit_result(&bad[4], 1, 0), -EPROTO);
+	assert_int_equal(exit_result(&bad[6], 1, 0), -EPROTO);
 	assert_int_equal(exit_result(&end_row, 1, 2), -EPROTO);
+}
+
+static void test_stdin_ack_order(void **state)
+{
+	static const struct {
+		uint64_t taken, acked, sent;
+		int code;
+	} acks[] = {
+		{ 5, 4, 6, 0 }, { 4, 4, 6, 0 }, /* says nothing new */
+		{ 6, 4, 6, 0 }, { 3, 4, 6, -EPROTO }, { 7, 4, 6, -EPROTO },
+		{ 0, 0, 0, 0 }, { 1, 0, 0, -EPROTO }, { UINT64_MAX, 0, UINT64_MAX - 1, -EPROTO },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(acks); i++) {
+		_cleanup_buf_ struct buf out = BUF_INIT(100);
+		struct message m;
+		uint64_t got = 77;
+
+		agent_put_stdin_ack(&out, acks[i].taken);
+		m = (struct message){ AGENT_STDIN_ACK, out.data + FRAME_HEAD,
+				      out.len - FRAME_HEAD };
+		assert_int_equal(agent_get_stdin_ack(&m, acks[i].acked, acks[i].sent, &got),
+				 acks[i].code);
+		assert_int_equal(got, acks[i].code ? 77 : acks[i].taken);
+	}
 }
 
 static int run_result(const struct agent_run *run)
@@ -665,12 +711,13 @@ static void test_hello_check(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_round_trip),     cmocka_unit_test(test_cut),
-		cmocka_unit_test(test_trailing),       cmocka_unit_test(test_damaged),
-		cmocka_unit_test(test_no_memory),      cmocka_unit_test(test_output),
-		cmocka_unit_test(test_output_refused), cmocka_unit_test(test_exit_refused),
-		cmocka_unit_test(test_run_refused),    cmocka_unit_test(test_false_counts),
-		cmocka_unit_test(test_strings),        cmocka_unit_test(test_hello_check),
+		cmocka_unit_test(test_round_trip),      cmocka_unit_test(test_cut),
+		cmocka_unit_test(test_trailing),        cmocka_unit_test(test_damaged),
+		cmocka_unit_test(test_no_memory),       cmocka_unit_test(test_output),
+		cmocka_unit_test(test_output_refused),  cmocka_unit_test(test_exit_refused),
+		cmocka_unit_test(test_run_refused),     cmocka_unit_test(test_false_counts),
+		cmocka_unit_test(test_strings),         cmocka_unit_test(test_hello_check),
+		cmocka_unit_test(test_stdin_ack_order),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

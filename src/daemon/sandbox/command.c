@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #include "base/banned.h"
 #include "base/cleanup.h"
@@ -14,14 +13,9 @@
 #include "daemon/sandbox/command_live.h"
 
 enum {
-	ACK_AT = 64 * 1024, /* unacknowledged bytes that make an ACK due at once */
-	ACK_PAUSE_MS = 20,  /* output that paused this long is acknowledged */
-	/* An ACK lies behind the stdin that is under way, and an agent whose window is used up must
-	 * take in all of that before it finds the ACK. So little of it is under way at a time, and
-	 * none is sent before all output that came is acknowledged. */
-	STDIN_FIRST = FRAME_MAX, /* with RUN, in one write */
-	STDIN_PIECE = 16 * 1024,
-	STDIN_SNDBUF = 16 * 1024,
+	ACK_AT = 64 * 1024,      /* unacknowledged bytes that make an ACK due at once */
+	ACK_PAUSE_MS = 20,       /* output that paused this long is acknowledged */
+	STDIN_PIECE = FRAME_MAX, /* at a time; the first goes with RUN, in one write */
 	ACKS_PENDING = 128 * 1024,
 	RETRY_FIRST_MS = 10,
 	RETRY_MAX_MS = 1000,
@@ -77,6 +71,7 @@ static void put_attach(struct command *c, uint64_t now_ns)
 	agent_put_attach(&c->conn.out, &a);
 	c->acked[0] = have(c, 0);
 	c->acked[1] = have(c, 1);
+	c->stdin_sent = c->stdin_acked = 0;
 	c->connected_ns = now_ns;
 	c->answer_ns = after_ms(now_ns, AGENT_ANSWER_MS);
 	c->state = LIVE_ASKED;
@@ -116,9 +111,11 @@ static void acknowledge(struct command *c, uint64_t now_ns)
 {
 	uint64_t n = unacked(c);
 
-	if (n == 0 || c->conn.out.len > ACKS_PENDING)
+	if (n == 0)
 		return;
-	if (n >= ACK_AT || c->stdin_data || now_ns >= c->ack_ns)
+	if (c->conn.out.len > ACKS_PENDING)
+		c->ack_ns = after_ms(now_ns, ACK_PAUSE_MS);
+	else if (n >= ACK_AT || now_ns >= c->ack_ns)
 		put_ack(c);
 	else if (c->ack_ns == UINT64_MAX)
 		c->ack_ns = after_ms(now_ns, ACK_PAUSE_MS);
@@ -140,6 +137,13 @@ static void take_output(struct command *c, const struct message *m)
 
 	if (c->state != LIVE_RUNNING || agent_get_output(m, &o) < 0 ||
 	    output_append(&c->out[o.stream - 1], o.offset, o.data, o.len) < 0)
+		lose(c);
+}
+
+static void take_stdin_ack(struct command *c, const struct message *m)
+{
+	if (c->state != LIVE_RUNNING ||
+	    agent_get_stdin_ack(m, c->stdin_acked, c->stdin_sent, &c->stdin_acked) < 0)
 		lose(c);
 }
 
@@ -190,6 +194,9 @@ static void take_message(struct command *c, const struct message *m, uint64_t no
 	case AGENT_OUTPUT:
 		take_output(c, m);
 		break;
+	case AGENT_STDIN_ACK:
+		take_stdin_ack(c, m);
+		break;
 	case AGENT_EXIT:
 		take_exit(c, m);
 		break;
@@ -227,28 +234,45 @@ static void take_messages(struct command *c, uint64_t now_ns)
 			output_flush(&c->out[i]);
 }
 
-/* Puts the next piece of stdin behind what is pending, and the end of it once all is there. */
-static void put_stdin(struct command *c, const char *data, size_t len, size_t most, size_t *at)
+/* Bytes of stdin that the agent's window allows now. */
+static size_t stdin_room(const struct command *c)
 {
-	size_t piece = len - *at < most ? len - *at : most;
-
-	if (piece)
-		frame_put(&c->conn.out, AGENT_STDIN, data + *at, piece);
-	*at += piece;
-	if (*at == len)
-		agent_put_empty(&c->conn.out, AGENT_STDIN_EOF);
+	return (size_t)(AGENT_STDIN_WINDOW - (c->stdin_sent - c->stdin_acked));
 }
 
-static int send_pending(struct command *c, bool more)
+/* Puts the next piece of stdin behind what is pending, and the end of it once all is there. The
+ * bytes of the piece. */
+static size_t put_stdin(struct command *c, const char *data, size_t len)
+{
+	size_t most = stdin_room(c) < STDIN_PIECE ? stdin_room(c) : STDIN_PIECE;
+	size_t piece = len < most ? len : most;
+
+	if (piece)
+		frame_put(&c->conn.out, AGENT_STDIN, data, piece);
+	c->stdin_sent += piece;
+	if (piece == len)
+		agent_put_empty(&c->conn.out, AGENT_STDIN_EOF);
+	return piece;
+}
+
+static bool stdin_ready(const struct command *c)
+{
+	return c->stdin_data && stdin_room(c);
+}
+
+/* What is pending goes first, so a piece is put together only when the socket takes it. */
+static int send_pending(struct command *c)
 {
 	int r = agent_conn_flush(&c->conn);
 
-	if (r < 0 || !more || !c->stdin_data || agent_conn_pending(&c->conn))
-		return r;
-	put_stdin(c, c->stdin_data, c->stdin_len, STDIN_PIECE, &c->stdin_at);
-	if (c->stdin_at == c->stdin_len)
-		free_p(&c->stdin_data);
-	return agent_conn_flush(&c->conn);
+	while (!r && stdin_ready(c) && !agent_conn_pending(&c->conn)) {
+		c->stdin_at +=
+			put_stdin(c, c->stdin_data + c->stdin_at, c->stdin_len - c->stdin_at);
+		if (c->stdin_at == c->stdin_len)
+			free_p(&c->stdin_data);
+		r = agent_conn_flush(&c->conn);
+	}
+	return r;
 }
 
 void command_turn(struct command *c, short revents, uint64_t now_ns)
@@ -270,7 +294,7 @@ void command_turn(struct command *c, short revents, uint64_t now_ns)
 	if (!connected(c))
 		return;
 	acknowledge(c, now_ns);
-	if (send_pending(c, !(revents & POLLIN)) < 0)
+	if (send_pending(c) < 0)
 		break_off(c, now_ns);
 }
 
@@ -278,7 +302,7 @@ short command_events(const struct command *c)
 {
 	if (!connected(c))
 		return 0;
-	return agent_conn_pending(&c->conn) || c->stdin_data ? POLLIN | POLLOUT : POLLIN;
+	return agent_conn_pending(&c->conn) || stdin_ready(c) ? POLLIN | POLLOUT : POLLIN;
 }
 
 uint64_t command_wake_ns(const struct command *c)
@@ -328,7 +352,6 @@ void command_free(struct command *c)
 static int put_run(struct command *c, const struct command_spec *spec, struct err *e)
 {
 	struct agent_run run = spec->run;
-	const int small = STDIN_SNDBUF;
 	size_t at = 0;
 
 	if (spec->stdin_len)
@@ -337,7 +360,7 @@ static int put_run(struct command *c, const struct command_spec *spec, struct er
 		run.keep = COMMAND_KEEP;
 	agent_put_run(&c->conn.out, &run);
 	if (run.flags & RUN_STDIN)
-		put_stdin(c, spec->stdin_data, spec->stdin_len, STDIN_FIRST, &at);
+		at = put_stdin(c, spec->stdin_data, spec->stdin_len);
 	if (c->conn.out.failed)
 		return agent_conn_err(c->conn.out.failed, e);
 	if (at == spec->stdin_len)
@@ -347,8 +370,6 @@ static int put_run(struct command *c, const struct command_spec *spec, struct er
 	if (!c->stdin_data)
 		return err_set(e, ENOMEM, "out of memory");
 	memcpy(c->stdin_data, (const char *)spec->stdin_data + at, c->stdin_len);
-	if (setsockopt(c->conn.fd, SOL_SOCKET, SO_SNDBUF, &small, sizeof(small)) < 0)
-		return err_set(e, errno, "set the size of a send buffer: %m");
 	return 0;
 }
 

@@ -34,6 +34,7 @@ struct command {
 	unsigned retry_ms;     /* the last delay */
 	char *stdin_data;      /* not sent yet, from stdin_at; NULL: nothing */
 	size_t stdin_at, stdin_len;
+	uint64_t stdin_sent, stdin_acked; /* bytes of STDIN on this connection */
 	struct command_result result;
 
 	/* the watch thread's */

@@ -373,7 +373,8 @@ int exec_run(const struct exec_request *in, const struct exec_context *c, struct
 	command_free(live);
 	finish(&out.row, &result);
 	out.timed_out = out.timed_out || str_eq(out.row.reason, "TIMED_OUT");
-	out.oom_killed = str_eq(out.row.reason, "OOM");
+	/* a child's end too, which the reason does not tell */
+	out.oom_killed = str_eq(out.row.reason, "OOM") || result.exit.oom;
 	*ret = out;
 	return 0;
 }
