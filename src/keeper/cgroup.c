@@ -341,25 +341,39 @@ static int make_levels(int top, const char *id, int c, bool v2, const struct cgr
 	return 0;
 }
 
-/* The sandbox's root may move its processes from agent to work and below, and nothing else. */
-static int delegate(const char *id, int agent, int work, uint32_t root_id, struct err *e)
+/* Kernel memory of groups is not charged to the sandbox that makes them: their number is bounded. */
+static int bound_groups(const char *id, int work, struct err *e)
+{
+	int r = write_text_at(work, "cgroup.max.descendants", "1024");
+
+	if (!r)
+		r = write_text_at(work, "cgroup.max.depth", "16");
+	return r ? err_set(e, r, "bound the cgroups of '%s': %m", id) : 0;
+}
+
+/* The sandbox's root moves processes within work and below. From agent into work only PID 1 does,
+ * by a group of the host that nobody inside can take: else root inside could move PID 1. */
+static int delegate(const char *id, int work, uint32_t root_id, gid_t key, struct err *e)
 {
 	static const char *const files[] = { "cgroup.procs", "cgroup.threads",
 					     "cgroup.subtree_control" };
+	static const char *const keyed[] = { "cgroup.procs", "agent/cgroup.procs" };
 	_cleanup_close_ int dir = open_beneath(cg.v2, id, O_RDONLY | O_DIRECTORY, 0);
 
-	if (dir < 0 || fchownat(dir, "cgroup.procs", root_id, root_id, 0) < 0 ||
-	    fchownat(agent, "cgroup.procs", root_id, root_id, 0) < 0 ||
-	    fchown(work, root_id, root_id) < 0)
+	if (dir < 0 || fchown(work, root_id, root_id) < 0)
 		return err_set(e, errno, "hand cgroup of '%s' over: %m", id);
+	for (unsigned i = 0; i < ARRAY_SIZE(keyed); i++) {
+		if (fchownat(dir, keyed[i], 0, key, 0) < 0 || fchmodat(dir, keyed[i], 0664, 0) < 0)
+			return err_set(e, errno, "hand cgroup of '%s' over: %m", id);
+	}
 	for (unsigned i = 0; i < ARRAY_SIZE(files); i++) {
 		if (fchownat(work, files[i], root_id, root_id, 0) < 0)
 			return err_set(e, errno, "hand cgroup of '%s' over: %m", id);
 	}
-	return 0;
+	return bound_groups(id, work, e);
 }
 
-int cgroup_make(const char *id, uint32_t root_id, const struct cgroup_limits *l,
+int cgroup_make(const char *id, uint32_t root_id, gid_t key, const struct cgroup_limits *l,
 		struct cgroup_fds *ret, struct err *e)
 {
 	uint32_t enforced = 0;
@@ -369,7 +383,7 @@ int cgroup_make(const char *id, uint32_t root_id, const struct cgroup_limits *l,
 	r = make_levels(cg.v2, id, -1, true, l, &ret->agent, &ret->work, &ret->work_oom, &enforced,
 			e);
 	if (!r)
-		r = delegate(id, ret->agent, ret->work, root_id, e);
+		r = delegate(id, ret->work, root_id, key, e);
 	for (unsigned i = 0; !r && i < cg.v1_count; i++) {
 		_cleanup_close_ int agent = -1, work = -1;
 
@@ -426,7 +440,7 @@ static int remove_tree(int parent, const char *name, unsigned depth)
 
 int cgroup_remove(const char *id, struct err *e)
 {
-	enum { DEPTH = 32 };
+	enum { DEPTH = 64 }; /* more than a sandbox can make */
 	int worst = remove_tree(cg.v2, id, DEPTH);
 
 	for (unsigned i = 0; i < cg.v1_count; i++) {

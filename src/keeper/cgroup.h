@@ -12,6 +12,7 @@
  */
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/err.h"
 
@@ -38,8 +39,8 @@ struct cgroup_fds {
 int cgroup_init(const char *instance, uint32_t *ret_limits, bool *ret_v2, struct err *e);
 
 /* Makes the groups of `id` with their limits, lets `root_id` (host id of the sandbox's root) move
- * its own processes inside. Returns the bits of enum keeper_limit in force, read back. */
-int cgroup_make(const char *id, uint32_t root_id, const struct cgroup_limits *l,
+ * its own processes inside, and members of the host's group `key` put processes there. Returns the bits of enum keeper_limit in force, read back. */
+int cgroup_make(const char *id, uint32_t root_id, gid_t key, const struct cgroup_limits *l,
 		struct cgroup_fds *ret, struct err *e);
 void cgroup_fds_close(struct cgroup_fds *fds);
 /* Moves the calling process into the work, or the agent's, groups of the v1 hierarchies. */

@@ -212,3 +212,9 @@ void conf_addresses(const struct conf *c, uint32_t slot, char ret4[INET_ADDRSTRL
 	inet_ntop(AF_INET, &a4, ret4, INET_ADDRSTRLEN);
 	inet_ntop(AF_INET6, &a6, ret6, INET6_ADDRSTRLEN);
 }
+
+gid_t conf_key_group(const struct conf *c)
+{
+	/* the last id of the range behind the slots', of which the unpacker uses the first ones */
+	return conf_root_id(c, c->slots_max) + IDS_PER_SLOT - 1;
+}

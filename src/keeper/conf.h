@@ -37,3 +37,5 @@ uint32_t conf_root_id(const struct conf *c, uint32_t slot); /* host id of the sl
 /* Both addresses of a slot as text. */
 void conf_addresses(const struct conf *c, uint32_t slot, char ret4[INET_ADDRSTRLEN],
 		    char ret6[INET6_ADDRSTRLEN]);
+/* A group id that no slot and nobody else has: it opens the cgroups of sandboxes to their PID 1. */
+gid_t conf_key_group(const struct conf *c);

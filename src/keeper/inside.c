@@ -34,7 +34,8 @@
 
 static int become_root(struct err *e)
 {
-	if (setresgid(0, 0, 0) < 0 || setgroups(0, NULL) < 0 || setresuid(0, 0, 0) < 0)
+	/* the supplementary group stays: it is the host's, and PID 1's key to its own cgroups */
+	if (setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
 		return err_set(e, errno, "become the sandbox's root: %m");
 	return 0;
 }
@@ -104,6 +105,12 @@ static bool has_identity(int root, const char *machine_id)
 	return fd >= 0 && read(fd, text, 32) == 32 && str_eq(text, machine_id);
 }
 
+/* A full disk must still start: what could not be written is tried again by the next boot. */
+static bool is_full(int r)
+{
+	return r == -EDQUOT || r == -ENOSPC;
+}
+
 static int write_files(int root, const struct launch *l, struct err *e)
 {
 	static const char mark[] = "# skerry: kept up to date until this line is removed\n";
@@ -115,7 +122,7 @@ static int write_files(int root, const struct launch *l, struct err *e)
 	static const char *const files[] = { "etc/hostname", "etc/hosts", "etc/machine-id" };
 	int r = 0;
 
-	for (unsigned i = 0; first && !r && i < ARRAY_SIZE(files); i++) {
+	for (unsigned i = 0; first && i < ARRAY_SIZE(files); i++) {
 		if (i == 0)
 			snprintf(text, sizeof(text), "%s\n", s->hostname);
 		else if (i == 1)
@@ -126,7 +133,7 @@ static int write_files(int root, const struct launch *l, struct err *e)
 		else
 			snprintf(text, sizeof(text), "%s\n", s->machine_id);
 		r = inside_text(root, files[i], text);
-		if (r)
+		if (r && !is_full(r))
 			return err_set(e, r, "write '/%s': %m", files[i]);
 	}
 	if (first || ours(root, "etc/resolv.conf", mark)) {
@@ -134,8 +141,7 @@ static int write_files(int root, const struct launch *l, struct err *e)
 		snprintf(text, sizeof(text), "%snameserver %s\n", mark, gateway);
 		r = inside_text(root, "etc/resolv.conf", text);
 	}
-	/* a full disk must still start */
-	return r && (first || r != -EDQUOT) ? err_set(e, r, "write '/etc/resolv.conf': %m") : 0;
+	return r && !is_full(r) ? err_set(e, r, "write '/etc/resolv.conf': %m") : 0;
 }
 
 /* Puts the agreed descriptors in their places and closes every other. */

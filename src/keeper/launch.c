@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <linux/capability.h>
 #include <linux/mount.h>
 #include <linux/sched.h>
@@ -333,6 +334,8 @@ int launch_run(struct launch *l, struct launched *ret, struct err *e)
 		r = cgroup_enter_work(l->cgroup, e);
 	if (r)
 		return r;
+	if (setgroups(1, &(gid_t){ conf_key_group(l->conf) }) < 0)
+		return err_set(e, errno, "take the cgroups' group: %m");
 	if (setns(l->ns.userns, CLONE_NEWUSER) < 0)
 		return err_set(e, errno, "enter user namespace: %m");
 	if (setns(l->ns.netns, CLONE_NEWNET) < 0)

@@ -169,7 +169,8 @@ static void launch(struct machine *m)
 				    .clone_flags = CLONE_NEWNS };
 	struct err e = ERR_INIT;
 	int go[2] = { -1, -1 }, status[2] = { -1, -1 };
-	int r = cgroup_make(m->id, conf_root_id(machines.conf, m->slot), &limits, &m->cgroup, &e);
+	int r = cgroup_make(m->id, conf_root_id(machines.conf, m->slot),
+			    conf_key_group(machines.conf), &limits, &m->cgroup, &e);
 
 	if (r >= 0) {
 		m->enforced =

@@ -64,13 +64,88 @@ static int nft_run(const struct buf *script, struct err *e)
 	return 0;
 }
 
-static const char private4[] =
-	"0.0.0.0/8, 10.0.0.0/8, 100.64.0.0/10, 127.0.0.0/8, 169.254.0.0/16, 172.16.0.0/12, "
-	"192.0.0.0/24, 192.0.2.0/24, 192.168.0.0/16, 198.18.0.0/15, 198.51.100.0/24, "
-	"203.0.113.0/24, 224.0.0.0/3";
-static const char private6[] =
-	"::/96, ::ffff:0:0/96, 64:ff9b::/96, 64:ff9b:1::/48, 100::/64, 2001:db8::/32, fc00::/7, "
-	"fe80::/10, ff00::/8";
+/* The table, for nft; `~` stands for the instance's name, the rest are nft's own defines. The sets
+ * keep their elements over a restart of the keeper: they belong to running sandboxes. */
+static const char base[] =
+	"define private4 = { 0.0.0.0/8, 10.0.0.0/8, 100.64.0.0/10, 127.0.0.0/8, 169.254.0.0/16, "
+	"172.16.0.0/12, 192.0.0.0/24, 192.0.2.0/24, 192.168.0.0/16, 198.18.0.0/15, "
+	"198.51.100.0/24, 203.0.113.0/24, 224.0.0.0/3 }\n"
+	"define private6 = { ::/96, ::ffff:0:0/96, 64:ff9b::/96, 64:ff9b:1::/48, 100::/64, "
+	"2001:db8::/32, fc00::/7, fe80::/10, ff00::/8 }\n"
+	"add table inet ~\n"
+	"add set inet ~ source4 { type ifname . ipv4_addr; }\n"
+	"add set inet ~ source6 { type ifname . ipv6_addr; }\n"
+	"add set inet ~ count4 { type ipv4_addr; size 65536; flags dynamic; }\n"
+	"add set inet ~ count6 { type ipv6_addr; size 65536; flags dynamic; }\n"
+	"add chain inet ~ spoof { type filter hook prerouting priority raw; }\n"
+	"add chain inet ~ answers { type filter hook output priority raw; }\n"
+	"add chain inet ~ to_host { type filter hook input priority filter - 5; }\n"
+	"add chain inet ~ through { type filter hook forward priority filter - 5; }\n"
+	"add chain inet ~ nat { type nat hook postrouting priority srcnat; }\n"
+	"add chain inet ~ refuse\n"
+	"add chain inet ~ bounded\n"
+	"add chain inet ~ from_sandbox\n"
+	"flush chain inet ~ spoof\n"
+	"flush chain inet ~ answers\n"
+	"flush chain inet ~ to_host\n"
+	"flush chain inet ~ through\n"
+	"flush chain inet ~ nat\n"
+	"flush chain inet ~ refuse\n"
+	"flush chain inet ~ bounded\n"
+	"flush chain inet ~ from_sandbox\n"
+	"table inet ~ {\n"
+	" chain spoof {\n"
+	"  iifname != \"~-*\" accept\n"
+	"  iifname . ip saddr @source4 ip daddr $gateway4 udp dport 53 notrack accept\n"
+	"  iifname . ip saddr @source4 accept\n"
+	"  iifname . ip6 saddr @source6 ip6 daddr $gateway6 udp dport 53 notrack accept\n"
+	"  iifname . ip6 saddr @source6 accept\n"
+	"  drop\n"
+	" }\n"
+	/* questions to the resolver make no entries in the host's table of connections */
+	" chain answers {\n"
+	"  oifname \"~-*\" udp sport 53 notrack\n"
+	" }\n"
+	" chain to_host {\n"
+	"  iifname != \"~-*\" accept\n"
+	"  ct state established,related accept\n"
+	"  ip daddr $gateway4 udp dport 53 accept\n"
+	"  ip6 daddr $gateway6 udp dport 53 accept\n"
+	"  ip daddr $gateway4 tcp dport 53 jump bounded\n"
+	"  ip daddr $gateway4 tcp dport 53 accept\n"
+	"  ip6 daddr $gateway6 tcp dport 53 jump bounded\n"
+	"  ip6 daddr $gateway6 tcp dport 53 accept\n"
+	"  goto refuse\n"
+	" }\n"
+	/* TCP is refused by a reset: it is told at once, ICMP may be limited or come too early */
+	" chain refuse {\n"
+	"  meta l4proto tcp reject with tcp reset\n"
+	"  reject with icmpx admin-prohibited\n"
+	" }\n"
+	/* the host's table of connections is shared: a sandbox has so many of them at once */
+	" chain bounded {\n"
+	"  meta nfproto ipv4 add @count4 { ip saddr ct count over 4096 } goto refuse\n"
+	"  meta nfproto ipv6 add @count6 { ip6 saddr ct count over 4096 } goto refuse\n"
+	" }\n"
+	" chain through {\n"
+	"  iifname \"~-*\" jump from_sandbox\n"
+	"  oifname \"~-*\" ct state established,related accept\n"
+	"  oifname \"~-*\" drop\n"
+	" }\n"
+	" chain from_sandbox {\n"
+	"  ct state established,related accept\n"
+	"  oifname \"~-*\" goto refuse\n"
+	"  ip daddr $private4 goto refuse\n"
+	"  ip6 daddr $private6 goto refuse\n"
+	"  jump bounded\n"
+	"  accept\n"
+	" }\n"
+	" chain nat {\n"
+	"  oifname \"~-*\" accept\n"
+	"  ip saddr $net4 masquerade\n"
+	"  ip6 saddr $net6 masquerade\n"
+	" }\n"
+	"}\n";
 
 int nft_base(const struct conf *c, struct err *e)
 {
@@ -80,69 +155,19 @@ int nft_base(const struct conf *c, struct err *e)
 		net6[INET6_ADDRSTRLEN];
 	struct in_addr gateway4 = conf_gateway4(c);
 	struct in6_addr gateway6 = conf_gateway6(c);
-	const char *i = c->instance;
 
 	inet_ntop(AF_INET, &gateway4, gw4, sizeof(gw4));
 	inet_ntop(AF_INET6, &gateway6, gw6, sizeof(gw6));
 	inet_ntop(AF_INET, &c->net4, net4, sizeof(net4));
 	inet_ntop(AF_INET6, &c->net6, net6, sizeof(net6));
-	/* the sets keep their elements over a restart: they belong to running sandboxes */
-	buf_addf(&s,
-		 "add table inet %s\n"
-		 "add set inet %s source4 { type ifname . ipv4_addr; }\n"
-		 "add set inet %s source6 { type ifname . ipv6_addr; }\n"
-		 "add chain inet %s spoof { type filter hook prerouting priority raw; }\n"
-		 "add chain inet %s to_host { type filter hook input priority filter - 5; }\n"
-		 "add chain inet %s through { type filter hook forward priority filter - 5; }\n"
-		 "add chain inet %s nat { type nat hook postrouting priority srcnat; }\n",
-		 i, i, i, i, i, i, i);
-	buf_addf(&s, "flush chain inet %s spoof\nflush chain inet %s to_host\n", i, i);
-	/* TCP is refused by a reset: it is told at once, ICMP may be limited or come too early */
-	buf_addf(&s, "add chain inet %s refuse\nflush chain inet %s refuse\n", i, i);
-	buf_addf(&s, "add chain inet %s from_sandbox\nflush chain inet %s from_sandbox\n", i, i);
-	buf_addf(&s, "flush chain inet %s through\nflush chain inet %s nat\n", i, i);
-	buf_addf(&s,
-		 "table inet %s {\n"
-		 " chain spoof {\n"
-		 "  iifname != \"%s-*\" accept\n"
-		 "  meta nfproto ipv4 iifname . ip saddr @source4 accept\n"
-		 "  meta nfproto ipv6 iifname . ip6 saddr @source6 accept\n"
-		 "  drop\n"
-		 " }\n"
-		 " chain to_host {\n"
-		 "  iifname != \"%s-*\" accept\n"
-		 "  ct state established,related accept\n"
-		 "  ip daddr %s udp dport 53 accept\n"
-		 "  ip daddr %s tcp dport 53 accept\n"
-		 "  ip6 daddr %s udp dport 53 accept\n"
-		 "  ip6 daddr %s tcp dport 53 accept\n"
-		 "  goto refuse\n"
-		 " }\n"
-		 " chain refuse {\n"
-		 "  meta l4proto tcp reject with tcp reset\n"
-		 "  reject with icmpx admin-prohibited\n"
-		 " }\n",
-		 i, i, i, gw4, gw4, gw6, gw6);
-	buf_addf(&s,
-		 " chain through {\n"
-		 "  iifname \"%s-*\" jump from_sandbox\n"
-		 "  oifname \"%s-*\" ct state established,related accept\n"
-		 "  oifname \"%s-*\" drop\n"
-		 " }\n"
-		 " chain from_sandbox {\n"
-		 "  ct state established,related accept\n"
-		 "  oifname \"%s-*\" goto refuse\n"
-		 "  ip daddr { %s } goto refuse\n"
-		 "  ip6 daddr { %s } goto refuse\n"
-		 "  accept\n"
-		 " }\n"
-		 " chain nat {\n"
-		 "  oifname \"%s-*\" accept\n"
-		 "  ip saddr %s/%u masquerade\n"
-		 "  ip6 saddr %s/48 masquerade\n"
-		 " }\n"
-		 "}\n",
-		 i, i, i, i, private4, private6, i, net4, c->bits4, net6);
+	buf_addf(&s, "define gateway4 = %s\ndefine gateway6 = %s\n", gw4, gw6);
+	buf_addf(&s, "define net4 = %s/%u\ndefine net6 = %s/48\n", net4, c->bits4, net6);
+	for (const char *p = base; *p; p++) {
+		if (*p == '~')
+			buf_adds(&s, c->instance);
+		else
+			buf_addc(&s, *p);
+	}
 	return nft_run(&s, e);
 }
 
