@@ -8,6 +8,8 @@
 #include "base/cleanup.h"
 #include "base/str.h"
 
+#include "hints.h"
+
 void api_encode(struct buf *out, const char *text)
 {
 	static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -60,22 +62,14 @@ static const struct {
 	int status;
 	int code;
 	const char *reason; /* where the API gave no word */
-	const char *hint;
 } statuses[] = {
-	{ 400, EINVAL, "bad_request", "" },
-	{ 401, EACCES, "unauthorized",
-	  "set SKERRY_TOKEN or: skerry config set token - (see: skerry config)" },
-	{ 403, EPERM, "forbidden", "" },
-	{ 404, ENOENT, "not_found", "" },
-	{ 409, EBUSY, "conflict", "" },
-	{ 413, EFBIG, "too_large", "" },
-	{ 415, EINVAL, "unsupported_type", "" },
-	{ 422, EINVAL, "unprocessable", "" },
-	{ 429, EAGAIN, "too_many_requests", "try again a little later" },
-	{ 502, EIO, "bad_gateway", "is skerryd running behind it? try: skerry doctor" },
-	{ 503, EAGAIN, "unavailable", "try again a little later" },
-	{ 507, ENOSPC, "disk_full", "" },
-	{ 0, EIO, "server_error", "" },
+	{ 400, EINVAL, "bad_request" },       { 401, EACCES, "unauthorized" },
+	{ 403, EPERM, "forbidden" },          { 404, ENOENT, "not_found" },
+	{ 409, EBUSY, "conflict" },           { 413, EFBIG, "too_large" },
+	{ 415, EINVAL, "unsupported_type" },  { 422, EINVAL, "unprocessable" },
+	{ 429, EAGAIN, "too_many_requests" }, { 502, EIO, "bad_gateway" },
+	{ 503, EAGAIN, "unavailable" },       { 507, ENOSPC, "disk_full" },
+	{ 0, EIO, "server_error" },
 };
 
 /* The API's error, or what can be said about an answer that is not from it. */
@@ -85,7 +79,6 @@ static int tell_error(struct cli *c, const struct request *r, const struct answe
 		json_loadb(buf_str(&a->body), a->body.len, JSON_ALLOW_NUL, NULL);
 	const json_t *first = json_array_get(json_object_get(body, "errors"), 0);
 	const char *message = json_text(first, "message"), *field = json_text(first, "field");
-	const char *hint = json_text(first, "hint");
 	size_t i = 0;
 
 	while (statuses[i].status && statuses[i].status != a->status)
@@ -99,9 +92,8 @@ static int tell_error(struct cli *c, const struct request *r, const struct answe
 			   r->method, (int)strcspn(r->path, "?"), r->path, a->status);
 	if (field)
 		err_field(e, "%s", field);
-	if (hint || *statuses[i].hint)
-		err_hint(e, "%s", hint ? hint : statuses[i].hint);
-	else if (a->status >= 500 && *a->request_id)
+	hint_answer(e, a->status, r->path, json_text(first, "hint"));
+	if (!*e->hint && a->status >= 500 && *a->request_id)
 		err_hint(e, "the log of skerryd has it under request %s", a->request_id);
 	return -e->code;
 }
@@ -135,10 +127,12 @@ int api_call(struct cli *c, const char *method, const struct buf *path, const js
 		r.type = "application/json";
 		r.body = text;
 		r.body_len = strlen(text);
-		if (r.body_len > BODY_MAX)
-			return err_reason(e, EFBIG, "too_large",
-					  "the request has %zu bytes, %d are allowed", r.body_len,
-					  BODY_MAX);
+		if (r.body_len > BODY_MAX) {
+			err_reason(e, EFBIG, "too_large",
+				   "what was given takes %zu bytes in the request, %d are allowed",
+				   r.body_len, BODY_MAX);
+			return err_hint(e, HINT_ESCAPES);
+		}
 	}
 	n = api_send(c, &r, &answer, e);
 	if (n < 0 || !ret)

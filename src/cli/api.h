@@ -15,6 +15,10 @@
 
 enum { PATH_MAX_LEN = 16 * 1024, CALL_TIMEOUT_MS = 120 * 1000, BODY_MAX = 1024 * 1024 };
 
+/* Why a request is larger than what was put into it. */
+#define HINT_ESCAPES                                                                               \
+	"quotes, backslashes and line ends count twice, other control characters six times"
+
 /* Writes "/workspaces/<workspace>" and each part, percent-encoded, and the project where one is
  * set. Ends with NULL. A part that is empty, "." or ".." cannot be a name: an error of usage. */
 int api_path(struct cli *c, struct buf *path, struct err *e, ...) __attribute__((sentinel));

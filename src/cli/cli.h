@@ -8,7 +8,8 @@
  * a negative errno with `e` set: then main() prints the error in the format asked for.
  *
  * Exit codes: 0 done, 1 failed, 2 wrong usage, 128+n ended by signal n. Commands marked OWN_EXIT
- * hand on the exit code of what ran in the sandbox; for them every failure of ours is 125.
+ * hand on the exit code of what ran in the sandbox; for them every failure of ours is 125, but 126
+ * and 127 where the program cannot be executed or does not exist, as in shells.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -42,6 +43,7 @@ enum command_flags {
 	OWN_EXIT = 1, /* the exit code is that of a command in the sandbox */
 	OFFLINE = 2,  /* main() neither demands a usable configuration nor opens a client */
 	SANDBOX = 4,  /* also as `skerry sandbox …` */
+	BASIC = 16,   /* in the short help */
 	HIDDEN = 8,   /* for our own scripts: not in help, completion, man page */
 };
 
@@ -67,6 +69,7 @@ struct command {
 extern const struct command commands[]; /* ends with a row without a name */
 extern const char *const group_titles[GROUP_COUNT];
 extern const struct opt global_options[];
+extern const struct opt tool_options[]; /* before the command only */
 
 /* One function a command; the files are named after them. */
 int cmd_create(struct cli *c, const struct args *a, struct err *e);
@@ -94,6 +97,8 @@ int cmd_help(struct cli *c, const struct args *a, struct err *e);
 int cmd_completion(struct cli *c, const struct args *a, struct err *e);
 int cmd_complete(struct cli *c, const struct args *a, struct err *e);
 int cmd_man(struct cli *c, const struct args *a, struct err *e);
+
+void version_print(const struct cli *c); /* this tool's own, without asking the API */
 
 /* The row for the words at `argv`, its number of words in `ret_words`; NULL when there is none. */
 const struct command *command_find(int argc, char **argv, int *ret_words);

@@ -48,6 +48,7 @@ int cmd_command_list(struct cli *c, const struct args *a, struct err *e)
 	int r;
 
 	table_init(&t, titles);
+	t.fit = true;
 	r = api_path(c, &path, e, "sandboxes", a->pos[0], "commands", NULL);
 	if (r < 0 || (r = pages_get(c, &path, "commands", a, LIST_DEFAULT, &all, e)) < 0)
 		return r;

@@ -66,8 +66,8 @@ static bool check_version(struct cli *c, struct findings *f)
 	if (api_call(c, "GET", &path, NULL, ASK_MS, &v, &e) < 0) {
 		/* that is where we are: another hint than "try: skerry doctor" is needed */
 		if (str_eq(e.reason, REASON_CONNECTION) || e.code == EIO)
-			err_hint(&e, "start it: sudo make up, or systemctl start "
-				     "skerry.target");
+			err_hint(&e, "start it: sudo make up; logs: /var/log/skerry or "
+				     "journalctl -u 'skerry*'");
 		finding_error(f, "API", &e);
 		return false;
 	}
@@ -83,19 +83,48 @@ static bool check_version(struct cli *c, struct findings *f)
 	return true;
 }
 
-static void check_token(struct cli *c, struct findings *f)
+/* The image that sandboxes are made from when none is named. */
+static void check_image(struct cli *c, struct findings *f)
+{
+	static const char wanted[] = "debian:12";
+	_cleanup_buf_ struct buf path = BUF_INIT(PATH_MAX_LEN);
+	_cleanup_json_ json_t *all = NULL;
+	struct err e = ERR_INIT;
+	const json_t *image;
+	size_t i;
+
+	if (api_path(c, &path, &e, "images", NULL) < 0 ||
+	    api_call(c, "GET", &path, NULL, ASK_MS, &all, &e) < 0) {
+		finding_error(f, "image", &e);
+		return;
+	}
+	json_array_foreach(json_object_get(all, "images"), i, image)
+	{
+		if (!str_eq(json_text(image, "name"), wanted))
+			continue;
+		finding(f, CHECK_OK, "image", NULL, "%s is there, %.0f MiB", wanted,
+			json_number_value(json_object_get(image, "size_bytes")) / 1024 / 1024);
+		return;
+	}
+	finding(f, CHECK_WARN, "image",
+		"sudo make up builds it; others: skerry image list, and create --image NAME",
+		"no %s, which sandboxes are made from when no image is named", wanted);
+}
+
+static bool check_token(struct cli *c, struct findings *f)
 {
 	_cleanup_buf_ struct buf path = BUF_INIT(PATH_MAX_LEN);
 	struct err e = ERR_INIT;
 
 	if (api_path(c, &path, &e, "sandboxes", NULL) < 0)
-		return;
+		return false;
 	api_query(&path, "limit", "1");
-	if (api_call(c, "GET", &path, NULL, ASK_MS, NULL, &e) < 0)
+	if (api_call(c, "GET", &path, NULL, ASK_MS, NULL, &e) < 0) {
 		finding_error(f, "token", &e);
-	else
-		finding(f, CHECK_OK, "token", NULL, "accepted for workspace %s",
-			c->conf.workspace.text);
+		return false;
+	}
+	finding(f, CHECK_OK, "token", NULL, "accepted for workspace %s", c->conf.workspace.text);
+	return true;
 }
 
 /* What the daemon says of itself: {"status", "checks" or "notes": [text or {name, status, text |
@@ -145,8 +174,8 @@ static void check_api(struct cli *c, const struct args *a, struct findings *f)
 	if (!check_version(c, f))
 		return;
 	check_health(c, f);
-	if (c->conf.token.text)
-		check_token(c, f);
+	if (c->conf.token.text && check_token(c, f))
+		check_image(c, f);
 }
 
 static void print(const struct findings *f)
@@ -169,8 +198,8 @@ static void print(const struct findings *f)
 		out_escape(&hint, json_text_or(check, "hint", ""),
 			   strlen(json_text_or(check, "hint", "")));
 		if (!terminal) {
-			printf("%s\t%s\t%s\t%s\n", status, json_text_or(check, "name", "?"),
-			       buf_str(&text), buf_str(&hint));
+			printf("%s\t%s\t%s%s%s\n", status, json_text_or(check, "name", "?"),
+			       buf_str(&text), hint.len ? "\t" : "", buf_str(&hint));
 			continue;
 		}
 		printf("%s%-4s%s  %-13s  %s\n", colour ? paint : "", status,

@@ -1,4 +1,7 @@
+#include <ctype.h>
 #include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -45,10 +48,26 @@ static int put_env(const struct args *a, json_t *body, struct err *e)
 	return r;
 }
 
+static int __attribute__((format(printf, 2, 3))) tell_large(struct err *e, const char *fmt, ...)
+{
+	char size[96];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(size, sizeof(size), fmt, ap);
+	va_end(ap);
+	err_reason(e, EFBIG, "too_large",
+		   "standard input has %s and a request holds %d bytes of text with all else", size,
+		   BODY_MAX);
+	return err_hint(e, HINT_ESCAPES);
+}
+
 /* Reads our standard input to its end: the request carries it as one text. */
 static int put_stdin(json_t *body, struct err *e)
 {
 	_cleanup_free_ char *data = malloc(BODY_MAX + 1);
+	json_t *text;
+	size_t size;
 	ssize_t n;
 
 	if (!data)
@@ -57,15 +76,17 @@ static int put_stdin(json_t *body, struct err *e)
 	if (n < 0)
 		return err_set(e, (int)n, "read standard input: %s", strerror((int)-n));
 	if (n > BODY_MAX)
-		return err_reason(e, EFBIG, "too_large",
-				  "standard input has more than the %d bytes a request can hold",
-				  BODY_MAX);
+		return tell_large(e, "more than %d bytes", BODY_MAX);
 	if (!utf8_valid(data, (size_t)n))
 		return err_reason(
 			e, EILSEQ, "bad_request",
 			"standard input is not UTF-8 text, which is all a request can hold");
-	if (json_object_set_new(body, "stdin", json_stringn(data, (size_t)n)) < 0)
+	text = json_stringn(data, (size_t)n);
+	size = json_dumpb(text, NULL, 0, JSON_COMPACT | JSON_ENCODE_ANY);
+	if (json_object_set_new(body, "stdin", text) < 0)
 		return err_set(e, ENOMEM, "out of memory");
+	if (size > BODY_MAX)
+		return tell_large(e, "%zd bytes, which take %zu in the request,", n, size);
 	return 0;
 }
 
@@ -83,7 +104,7 @@ static int put_args(const struct args *a, json_t *body, struct err *e)
 }
 
 /* Words are a program and its arguments; a script is one string for an interpreter. */
-static int put_command(const struct args *a, json_t *body, struct err *e)
+static int put_command(const struct args *a, const char *form, json_t *body, struct err *e)
 {
 	const char *script = args_get(a, "command");
 	bool one = args_has(a, "shell") || args_has(a, "runtime");
@@ -92,7 +113,7 @@ static int put_command(const struct args *a, json_t *body, struct err *e)
 	if (script && words)
 		return usage(e, "both --command and COMMAND are given");
 	if (!script && !words)
-		return usage(e, "which command? skerry exec SANDBOX -- COMMAND [ARG...]");
+		return usage(e, "which command? %s -- COMMAND [ARG...], or -c SCRIPT", form);
 	if (script)
 		return api_put(body, "command", script, e);
 	if (one && words > 1)
@@ -108,12 +129,24 @@ static int put_command(const struct args *a, json_t *body, struct err *e)
 	return put_args(a, body, e);
 }
 
-int exec_body(const struct args *a, json_t **ret, struct err *e)
+/* `-it`, as other tools spell a terminal, is here a time limit without a number. */
+static int check_timeout(const struct args *a, struct err *e)
+{
+	const char *text = args_get(a, "timeout");
+
+	if (!text || isdigit((unsigned char)*text) || *text == '.')
+		return 0;
+	usage(e, "--timeout: '%s' is not a number", text);
+	return err_hint(e, "-t is --timeout SECONDS; terminals (-it) are not there yet");
+}
+
+int exec_body(const struct args *a, const char *form, json_t **ret, struct err *e)
 {
 	_cleanup_json_ json_t *body = json_object();
-	int r = fields_fill(a, exec_fields, body, e);
+	int r = check_timeout(a, e);
 
-	if (r < 0 || (r = put_command(a, body, e)) < 0 || (r = put_env(a, body, e)) < 0)
+	if (r < 0 || (r = fields_fill(a, exec_fields, body, e)) < 0 ||
+	    (r = put_command(a, form, body, e)) < 0 || (r = put_env(a, body, e)) < 0)
 		return r;
 	if (args_has(a, "stdin") && (r = put_stdin(body, e)) < 0)
 		return r;
@@ -143,7 +176,7 @@ static int write_stream(const json_t *answer, const char *name, int fd, struct e
 	return out_bytes(fd, buf_str(&bytes), bytes.len, e);
 }
 
-static void tell_cut(const json_t *answer, const char *name, const char *sandbox)
+static void tell_cut(const json_t *answer, const char *name)
 {
 	char cut[32], total[32];
 
@@ -151,10 +184,9 @@ static void tell_cut(const json_t *answer, const char *name, const char *sandbox
 	snprintf(total, sizeof(total), "%s_bytes", name);
 	if (!json_is_true(json_object_get(answer, cut)))
 		return;
-	out_note("%s was cut: it had %lld bytes, the first and the last are kept "
-		 "(skerry command logs %s %s)",
-		 name, (long long)json_int_or(answer, total, -1), sandbox,
-		 json_text_or(answer, "id", "ID"));
+	out_note("%s was cut: it had %lld bytes, of which the first and the last MiB are kept "
+		 "and what lies between is gone",
+		 name, (long long)json_int_or(answer, total, -1));
 }
 
 static int outcome(const json_t *answer, const char *sandbox, struct err *e)
@@ -166,8 +198,8 @@ static int outcome(const json_t *answer, const char *sandbox, struct err *e)
 	json_array_foreach(json_object_get(answer, "warnings"), i, w)
 		out_note("%s", json_is_string(w) ? json_string_value(w)
 						 : json_text_or(w, "message", "warning"));
-	tell_cut(answer, "stdout", sandbox);
-	tell_cut(answer, "stderr", sandbox);
+	tell_cut(answer, "stdout");
+	tell_cut(answer, "stderr");
 	if (json_is_true(json_object_get(answer, "timed_out")))
 		out_note("the command was ended by its time limit of %g s (--timeout)",
 			 json_number_value(json_object_get(answer, "timeout")));
@@ -216,7 +248,7 @@ static int detach(struct cli *c, const char *sandbox, const json_t *body, struct
 int cmd_exec(struct cli *c, const struct args *a, struct err *e)
 {
 	_cleanup_json_ json_t *body = NULL;
-	int r = exec_body(a, &body, e);
+	int r = exec_body(a, "skerry exec SANDBOX", &body, e);
 
 	if (r < 0)
 		return r;

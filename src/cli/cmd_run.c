@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -48,20 +49,24 @@ static void destroy(struct cli *c, const char *name, bool unsure)
 	static const struct timespec pause = { .tv_nsec = DESTROY_PAUSE_MS * 1000000L };
 	_cleanup_buf_ struct buf path = BUF_INIT(PATH_MAX_LEN);
 	struct err e = ERR_INIT;
+	char reason[sizeof(c->reason)]; /* of the error that is to be told, if there is one */
 	int r = api_path(c, &path, &e, "sandboxes", name, NULL);
+
+	memcpy(reason, c->reason, sizeof(reason));
 
 	for (int i = 0; !r && i < DESTROY_TRIES; i++) {
 		r = api_call(c, "DELETE", &path, NULL, DESTROY_MS, NULL, &e);
 		if (r != -ENOENT)
 			break;
-		if (!unsure)
-			return;
 		r = 0;
+		if (!unsure)
+			break;
 		nanosleep(&pause, NULL);
 	}
 	if (r < 0)
 		out_note("'%s' could not be destroyed: %s; try: skerry destroy %s", name, e.text,
 			 name);
+	memcpy(c->reason, reason, sizeof(reason));
 }
 
 /* An error that is the API's answer says that nothing was made. */
@@ -75,7 +80,7 @@ int cmd_run(struct cli *c, const struct args *a, struct err *e)
 	_cleanup_json_ json_t *body = NULL;
 	char id[ID_SIZE], name[NAME_SIZE];
 	bool keep = args_has(a, "keep"), unsure = false, nothing = false;
-	int r = exec_body(a, &body, e);
+	int r = exec_body(a, "skerry run IMAGE", &body, e);
 
 	if (r < 0)
 		return r;

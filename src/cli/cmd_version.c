@@ -1,10 +1,16 @@
 #include <errno.h>
+#include <stdio.h>
 
 #include "api.h"
 #include "open.h"
 #include "out.h"
 
 enum { ASK_MS = 3000 };
+
+void version_print(const struct cli *c)
+{
+	printf(c->json ? "{\"version\": \"%s\"}\n" : "skerry %s\n", SKERRY_VERSION);
+}
 
 int cmd_version(struct cli *c, const struct args *a, struct err *e)
 {

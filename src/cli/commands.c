@@ -21,6 +21,11 @@ const struct opt global_options[] = {
 	{ 0 },
 };
 
+const struct opt tool_options[] = {
+	{ "version", 'V', NULL, "print the version of this tool" },
+	{ 0 },
+};
+
 /* What a sandbox is made of: `create`, and `run` which makes one for the moment. */
 #define SHAPE_OPTIONS                                                                              \
 	{ "resources", 'r', "CxM", "cpus and GiB of memory: 1x2, 2x4 (default), 3x6 … 12x24" },    \
@@ -129,7 +134,7 @@ static const struct opt image_import_options[] = {
 const struct command commands[] = {
 	{ .name = "create",
 	  .group = GROUP_SANDBOX,
-	  .flags = SANDBOX,
+	  .flags = SANDBOX | BASIC,
 	  .synopsis = "NAME",
 	  .max_args = 1,
 	  .options = create_options,
@@ -145,7 +150,7 @@ const struct command commands[] = {
 	{ .name = "list",
 	  .alias = "ls",
 	  .group = GROUP_SANDBOX,
-	  .flags = SANDBOX,
+	  .flags = SANDBOX | BASIC,
 	  .synopsis = "",
 	  .options = list_options,
 	  .run = cmd_list,
@@ -179,7 +184,7 @@ const struct command commands[] = {
 	  .examples = "is it up?\tskerry status hello" },
 	{ .name = "start",
 	  .group = GROUP_SANDBOX,
-	  .flags = SANDBOX,
+	  .flags = SANDBOX | BASIC,
 	  .complete = "sandbox*",
 	  .synopsis = "SANDBOX...",
 	  .min_args = 1,
@@ -189,7 +194,7 @@ const struct command commands[] = {
 	  .examples = "start two\tskerry start hello ci" },
 	{ .name = "stop",
 	  .group = GROUP_SANDBOX,
-	  .flags = SANDBOX,
+	  .flags = SANDBOX | BASIC,
 	  .complete = "sandbox*",
 	  .synopsis = "SANDBOX...",
 	  .min_args = 1,
@@ -213,7 +218,7 @@ const struct command commands[] = {
 	{ .name = "destroy",
 	  .alias = "rm",
 	  .group = GROUP_SANDBOX,
-	  .flags = SANDBOX,
+	  .flags = SANDBOX | BASIC,
 	  .complete = "sandbox*",
 	  .synopsis = "SANDBOX...",
 	  .min_args = 1,
@@ -238,7 +243,7 @@ const struct command commands[] = {
 		      "until it has stopped\tskerry wait hello --state stopped" },
 	{ .name = "exec",
 	  .group = GROUP_COMMAND,
-	  .flags = SANDBOX | OWN_EXIT,
+	  .flags = SANDBOX | OWN_EXIT | BASIC,
 	  .complete = "sandbox",
 	  .synopsis = "SANDBOX [--] COMMAND [ARG...]",
 	  .min_args = 1,
@@ -260,8 +265,10 @@ const struct command commands[] = {
 		     "work use -d. Leaving (Ctrl-C) does not end the command.\n"
 		     "\n"
 		     "Exit code: the command's own; 137 after a time-out, 128+n after signal n, "
-		     "125 when\n"
-		     "skerry itself failed or nobody knows how the command ended.",
+		     "127 when the\n"
+		     "program does not exist, 126 when it cannot be executed, 125 when skerry "
+		     "itself failed\n"
+		     "or nobody knows how the command ended.",
 	  .examples = "a program with its arguments\tskerry exec hello -- ls -la /workspace\n"
 		      "a shell script\tskerry exec hello -c 'cd /workspace && make 2>&1 | tail'\n"
 		      "in the background; then its output\t"
@@ -270,7 +277,7 @@ const struct command commands[] = {
 		      "skerry exec hello -i -- python3 - < program.py" },
 	{ .name = "run",
 	  .group = GROUP_COMMAND,
-	  .flags = SANDBOX | OWN_EXIT,
+	  .flags = SANDBOX | OWN_EXIT | BASIC,
 	  .complete = "image",
 	  .synopsis = "IMAGE [--] COMMAND [ARG...]",
 	  .min_args = 1,
@@ -315,7 +322,7 @@ const struct command commands[] = {
 	{ .noun = "command",
 	  .name = "logs",
 	  .group = GROUP_COMMAND,
-	  .flags = SANDBOX,
+	  .flags = SANDBOX | BASIC,
 	  .complete = "sandbox command",
 	  .synopsis = "SANDBOX COMMAND_ID",
 	  .min_args = 2,
@@ -376,7 +383,7 @@ const struct command commands[] = {
 	  .examples = "remove one\tskerry image rm box:1" },
 	{ .name = "doctor",
 	  .group = GROUP_TOOL,
-	  .flags = OFFLINE,
+	  .flags = OFFLINE | BASIC,
 	  .synopsis = "",
 	  .run = cmd_doctor,
 	  .summary = "check this host, the configuration and the API",
@@ -438,7 +445,8 @@ const struct command commands[] = {
 	  .max_args = 3,
 	  .run = cmd_help,
 	  .summary = "show help",
-	  .examples = "about one command\tskerry help exec" },
+	  .examples = "about one command\tskerry help exec\n"
+		      "of two words\tskerry help command logs" },
 	{ .name = "__complete",
 	  .flags = OFFLINE | HIDDEN,
 	  .synopsis = "WORD...",

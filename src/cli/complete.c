@@ -202,7 +202,7 @@ int cmd_complete(struct cli *c, const struct args *a, struct err *e)
 	const char *prev = before ? a->pos[before - 1] : NULL;
 	const struct command *cmd = NULL;
 
-	n = args_parse(&given, NULL, global_options, 0, true, before, a->pos, e);
+	n = args_parse(&given, tool_options, global_options, 0, true, before, a->pos, e);
 	if (n >= 0 && n < before)
 		cmd = command_find(before - n, a->pos + n, &words);
 	if (cmd) /* an option without its value ends it, which is where we may be */
@@ -215,7 +215,7 @@ int cmd_complete(struct cli *c, const struct args *a, struct err *e)
 	if (!given.dashes && value_offered(c, &given, cmd, prev, cur))
 		return 0;
 	if (*cur == '-' && !given.dashes) {
-		offer_options(cur, cmd ? cmd->options : NULL);
+		offer_options(cur, cmd ? cmd->options : tool_options);
 		offer_options(cur, global_options);
 	} else if (cmd) {
 		offer_argument(c, cmd, &given, cur);

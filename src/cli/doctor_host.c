@@ -200,7 +200,7 @@ static void check_devices(struct findings *f)
 			"no /dev/loop-control: a pool in a file cannot be attached");
 	if (access("/dev/fuse", F_OK) < 0)
 		finding(f, CHECK_WARN, "fuse", "modprobe fuse",
-			"no /dev/fuse: lxcfs cannot run, nor FUSE in sandboxes");
+			"no /dev/fuse: file systems in user space do not work in sandboxes");
 	else
 		finding(f, CHECK_OK, "fuse", NULL, "/dev/fuse");
 }
@@ -229,7 +229,6 @@ static void check_programs(struct findings *f)
 		{ "nft", "nftables", "sandboxes have no network", CHECK_FAIL },
 		{ "mkfs.btrfs", "btrfs-progs", "a pool cannot be made", CHECK_FAIL },
 		{ "dnsmasq", "dnsmasq-base", "sandboxes cannot resolve names", CHECK_WARN },
-		{ "lxcfs", "lxcfs", "sandboxes see the memory and cpus of the host", CHECK_WARN },
 		{ "mmdebstrap", "mmdebstrap", "images cannot be built, only imported", CHECK_WARN },
 	};
 	char path[128], hint[64];

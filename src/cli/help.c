@@ -7,7 +7,7 @@
 
 #include "lookup.h"
 
-enum { NAME_WIDTH = 22, OPTION_WIDTH = 26 };
+enum { NAME_WIDTH = 22, OPTION_WIDTH = 26, SHORT_WIDTH = 36 };
 
 static int label(char *out, size_t size, const struct command *cmd)
 {
@@ -41,6 +41,22 @@ static void list_options(const struct opt *o)
 	}
 }
 
+void help_short(FILE *out)
+{
+	fprintf(out, "skerry: persistent, isolated Linux machines for agents, tests and people\n\n"
+		     "usage: skerry [options] COMMAND [arguments]\n\n");
+	for (const struct command *cmd = commands; cmd->name; cmd++) {
+		char line[96];
+
+		if (!(cmd->flags & BASIC))
+			continue;
+		snprintf(line, sizeof(line), "%s%s%s %s", cmd->noun ? cmd->noun : "",
+			 cmd->noun ? " " : "", cmd->name, cmd->synopsis);
+		fprintf(out, "  skerry %-*s %s\n", SHORT_WIDTH, line, cmd->summary);
+	}
+	fprintf(out, "\nAll commands and options: skerry help\n");
+}
+
 void help_all(void)
 {
 	printf("skerry: persistent, isolated Linux machines for agents, tests and people\n\n"
@@ -51,6 +67,7 @@ void help_all(void)
 	}
 	printf("\nOptions, before or after the command\n");
 	list_options(global_options);
+	list_options(tool_options);
 	printf("\nThe sandbox commands are also there as `skerry sandbox …` and `skerry sb …`.\n"
 	       "SKERRY_URL and SKERRY_TOKEN override the configuration file.\n"
 	       "More: skerry help COMMAND, man skerry\n");
@@ -100,6 +117,8 @@ bool help_noun(int argc, char **argv)
 		list_group(GROUP_SANDBOX, NULL);
 	else
 		list_group(-1, noun);
+	printf("\nMore about one: skerry help %s %s\n", noun,
+	       str_eq(noun, "command") ? "logs" : "list");
 	return true;
 }
 

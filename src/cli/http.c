@@ -9,6 +9,7 @@
 
 #include "cli.h"
 #include "client.h"
+#include "hints.h"
 
 enum { CONNECT_MS = 10000, POLL_MS = 1000 };
 
@@ -182,7 +183,8 @@ static int tell_curl(struct http *h, struct flight *f, CURLcode code, struct err
 	case CURLE_COULDNT_RESOLVE_HOST:
 		err_reason(e, ECONNREFUSED, REASON_CONNECTION, "cannot reach %s: %s", h->url,
 			   curl_easy_strerror(code));
-		return err_hint(e, "is skerryd running there? try: skerry doctor");
+		hint_silence(e, h->local);
+		return -e->code;
 	case CURLE_OPERATION_TIMEDOUT:
 		err_reason(e, ETIMEDOUT, REASON_CONNECTION, "no answer from %s in time", h->url);
 		return err_hint(e, "try: skerry doctor");

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/str.h"
 
 const struct noun nouns[] = {
@@ -102,6 +103,38 @@ static const char *nearest(const char *noun, const char *word)
 	return found;
 }
 
+/* Words that other tools have, or that ours will have. */
+static const struct {
+	const char *noun, *words, *hint;
+} foreign[] = {
+	{ NULL, "logs log tail", "did you mean: skerry command logs SANDBOX COMMAND_ID" },
+	{ NULL, "show inspect info describe", "did you mean: skerry get" },
+	{ NULL, "delete del remove", "did you mean: skerry destroy" },
+	{ NULL, "kill",
+	  "did you mean: skerry command kill SANDBOX COMMAND_ID, or skerry destroy SANDBOX" },
+	{ NULL, "ps", "did you mean: skerry list, or skerry command list SANDBOX" },
+	{ NULL, "new", "did you mean: skerry create" },
+	{ NULL, "ssh shell sh attach console",
+	  "terminals are not there yet; use: skerry exec SANDBOX -- COMMAND" },
+	{ NULL, "cp push pull files", "files are not there yet; see: skerry help exec" },
+	{ NULL, "pause resume snapshot snapshots clone app endpoint update recreate top yaml apply",
+	  "this is not there yet; what is: skerry --help" },
+	{ "command", "get show inspect wait", "did you mean: skerry command status" },
+	{ "command", "rm stop terminate destroy delete", "did you mean: skerry command kill" },
+	{ "command", "run exec create", "did you mean: skerry exec" },
+	{ "image", "delete destroy", "did you mean: skerry image rm" },
+	{ "image", "load add create", "did you mean: skerry image import" },
+};
+
+static const char *foreign_hint(const char *noun, const char *word)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(foreign); i++) {
+		if (str_eq(noun, foreign[i].noun) && word_in(foreign[i].words, word))
+			return foreign[i].hint;
+	}
+	return NULL;
+}
+
 int command_unknown(int argc, char **argv, struct err *e)
 {
 	int at = argc && str_eq(noun_find(argv[0]), "sandbox") ? 1 : 0;
@@ -114,7 +147,9 @@ int command_unknown(int argc, char **argv, struct err *e)
 	if (!word)
 		return usage(e, "which command of '%s'?", argv[0]);
 	usage(e, "'%s%s%s' is not a command", noun ? noun : "", noun ? " " : "", word);
-	if (near)
+	if (foreign_hint(noun, word))
+		err_hint(e, "%s", foreign_hint(noun, word));
+	else if (near)
 		err_hint(e, "did you mean: skerry %s%s%s", noun ? noun : "", noun ? " " : "", near);
 	else
 		err_hint(e, "see: skerry --help");

@@ -53,11 +53,24 @@ static int run(struct cli *c, const struct command *cmd, const struct args *a, s
 	return flushed < 0 ? flushed : r;
 }
 
+/* What the API says of a program that could not be begun, and what shells make of it. */
+static const struct {
+	const char *reason;
+	int code;
+} not_begun[] = {
+	{ "command_not_executable", 126 },
+	{ "command_not_found", 127 },
+};
+
 /* What the shell sees of a failure. */
 static int exit_code(const struct cli *c, const struct command *cmd, const struct err *e)
 {
 	if (c->signal)
 		return EXIT_SIGNAL + c->signal;
+	for (size_t i = 0; i < ARRAY_SIZE(not_begun) && cmd && cmd->flags & OWN_EXIT; i++) {
+		if (e->code == EINVAL && str_eq(e->reason, not_begun[i].reason))
+			return not_begun[i].code;
+	}
 	if (cmd && cmd->flags & OWN_EXIT)
 		return EXIT_OURS;
 	return str_eq(e->reason, REASON_USAGE) ? EXIT_BAD_USAGE : EXIT_FAILED;
@@ -74,21 +87,34 @@ static int fail(struct cli *c, const struct command *cmd, struct err *e)
 	return exit_code(c, cmd, e);
 }
 
+/* `skerry` and options only. */
+static int alone(struct cli *c, const struct args *a, struct err *e)
+{
+	c->json = str_eq(args_get(a, "format"), "json");
+	if (args_has(a, "help")) {
+		help_all();
+	} else if (args_has(a, "version")) {
+		version_print(c);
+	} else if (c->json) {
+		return usage(e, "which command?");
+	} else {
+		help_short(stderr);
+		return EXIT_BAD_USAGE;
+	}
+	return out_flush(e);
+}
+
 static int dispatch(struct cli *c, const struct command **ret_cmd, struct args *a, int argc,
 		    char **argv, struct err *e)
 {
-	int words, n = args_parse(a, NULL, global_options, 0, true, argc - 1, argv + 1, e);
+	int words, n = args_parse(a, tool_options, global_options, 0, true, argc - 1, argv + 1, e);
 
 	if (n < 0)
 		return n;
 	argc -= n + 1;
 	argv += n + 1;
-	if (!argc) {
-		if (!args_has(a, "help"))
-			return usage(e, "which command?");
-		help_all();
-		return out_flush(e);
-	}
+	if (!argc || args_has(a, "version"))
+		return alone(c, a, e);
 	*ret_cmd = command_find(argc, argv, &words);
 	if (!*ret_cmd) {
 		if (help_noun(argc, argv))

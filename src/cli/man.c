@@ -115,6 +115,7 @@ int cmd_man(struct cli *c, const struct args *a, struct err *e)
 			found = true;
 		} else if (str_eq(line, "; options\n")) {
 			put_options(global_options);
+			put_options(tool_options);
 		} else {
 			fputs(line, stdout);
 		}

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 #include <wchar.h>
 
@@ -96,7 +97,7 @@ void table_release(struct table *t)
 
 void table_cell(struct table *t, const char *text)
 {
-	struct buf b = BUF_INIT(TEXT_MAX);
+	struct buf b = BUF_INIT(JSON_MAX); /* the script of a command may be long */
 	char **cells = reallocarray(t->cells, t->n + 1, sizeof(*cells));
 
 	if (cells)
@@ -113,19 +114,53 @@ void table_cell(struct table *t, const char *text)
 	buf_release(&b);
 }
 
-static void print_row(char *const *cells, const size_t *widths, size_t columns)
+/* How many bytes of the text take at most so many columns. */
+static size_t fitting(const char *text, size_t columns)
 {
-	for (size_t i = 0; i < columns; i++) {
-		fputs(cells[i], stdout);
-		if (i + 1 < columns) /* no blanks at the end of a line */
-			printf("%*s", (int)(widths[i] - out_width(cells[i]) + 2), "");
+	size_t len = strlen(text), width = 0, i = 0;
+
+	while (i < len) {
+		uint32_t c = 0;
+		size_t n = decode(text + i, len - i, &c);
+		int w = n ? wcwidth((wchar_t)c) : 1;
+
+		width += w > 0 ? (size_t)w : 0;
+		if (width > columns)
+			break;
+		i += n ? n : 1;
 	}
-	putchar('\n');
+	return i;
+}
+
+/* `room` is what the last cell may take; no blanks at the end of a line. */
+static void print_row(char *const *cells, const size_t *widths, size_t columns, size_t room)
+{
+	const char *last = cells[columns - 1];
+
+	for (size_t i = 0; i + 1 < columns; i++)
+		printf("%s%*s", cells[i], (int)(widths[i] - out_width(cells[i]) + 2), "");
+	if (out_width(last) > room)
+		printf("%.*s…\n", (int)fitting(last, room - 1), last);
+	else
+		printf("%s\n", last);
+}
+
+/* What a line of the terminal leaves for the last column; never less than its title needs. */
+static size_t last_room(const struct table *t, const size_t *widths)
+{
+	struct winsize w = { 0 };
+	size_t used = 0, title = out_width(t->titles[t->columns - 1]);
+
+	if (!t->fit || ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) < 0 || !w.ws_col)
+		return SIZE_MAX;
+	for (size_t i = 0; i + 1 < t->columns; i++)
+		used += widths[i] + 2;
+	return w.ws_col > used + title ? w.ws_col - used : title;
 }
 
 int table_print(struct table *t, bool terminal, struct err *e)
 {
-	size_t widths[COLUMNS_MAX] = { 0 };
+	size_t widths[COLUMNS_MAX] = { 0 }, room;
 
 	if (t->failed || !t->columns || t->columns > COLUMNS_MAX)
 		return err_set(e, ENOMEM, "out of memory");
@@ -142,15 +177,16 @@ int table_print(struct table *t, bool terminal, struct err *e)
 		if (w > widths[i % t->columns])
 			widths[i % t->columns] = w;
 	}
-	print_row((char *const *)t->titles, widths, t->columns);
+	room = last_room(t, widths);
+	print_row((char *const *)t->titles, widths, t->columns, room);
 	for (size_t i = 0; i + t->columns <= t->n; i += t->columns)
-		print_row(t->cells + i, widths, t->columns);
+		print_row(t->cells + i, widths, t->columns, room);
 	return 0;
 }
 
 void out_field(const char *name, const char *value)
 {
-	_cleanup_buf_ struct buf b = BUF_INIT(TEXT_MAX);
+	_cleanup_buf_ struct buf b = BUF_INIT(JSON_MAX);
 
 	if (!value)
 		return;

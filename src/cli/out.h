@@ -24,6 +24,7 @@ struct table {
 	size_t columns;
 	char **cells; /* row by row, escaped */
 	size_t n;
+	bool fit;    /* on a terminal the last column ends where a line does */
 	bool failed; /* out of memory */
 };
 

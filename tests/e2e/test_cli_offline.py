@@ -12,6 +12,7 @@ import re
 import shutil
 import signal
 import subprocess
+import termios
 import threading
 import time
 import urllib.parse
@@ -60,9 +61,11 @@ class Cli:
         return subprocess.Popen([SKERRY, *args], env=self.env, stdin=subprocess.DEVNULL,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
 
-    def on_terminal(self, *args, env=None):
+    def on_terminal(self, *args, env=None, columns=0):
         """Output (both streams) and status with a terminal as stdin, stdout and stderr."""
         main, side = pty.openpty()
+        if columns:
+            termios.tcsetwinsize(side, (25, columns))
         p = subprocess.Popen([SKERRY, *args], env={**self.env, "TERM": "xterm", **(env or {})},
                              stdin=side, stdout=side, stderr=side, start_new_session=True)
         os.close(side)
@@ -273,7 +276,8 @@ def test_exec_time_out_and_cut(fake, cli):
     assert p.returncode == 137
     assert p.stdout == b"part"
     assert b"time limit of 2 s" in p.stderr
-    assert b"5000000 bytes" in p.stderr and CM["id"].encode() in p.stderr
+    assert b"5000000 bytes" in p.stderr and b"gone" in p.stderr
+    assert b"logs" not in p.stderr  # they have no more
     assert b"\x1b" not in p.stderr and b"\\x1b[2J is gone" in p.stderr
 
 
@@ -305,12 +309,56 @@ def test_exec_failures_are_125(fake, cli):
                lambda r: error(409, "the sandbox is STOPPED", code="sandbox_stopped", hint="start it"))
     p = cli("exec", "hello", "x")
     assert p.returncode == 125
-    assert p.stderr == b"skerry: the sandbox is STOPPED\n  hint: start it\n"
+    assert p.stderr == b"skerry: the sandbox is STOPPED\n  hint: start it: skerry start hello\n"
     for words in (["exec"], ["exec", "hello"], ["exec", "hello", "--nope", "x"],
                   ["exec", "hello", "-c", "a", "b"], ["exec", "hello", "-e", "novalue", "x"],
                   ["exec", "hello", "--timeout", "soon", "x"], ["run", "img"]):
         assert cli(*words).returncode == 125, words
     assert len(fake.requests) == 1
+
+
+@pytest.mark.parametrize("code, status, expected", [
+    ("command_not_found", 400, 127), ("command_not_executable", 400, 126),
+    ("command_not_found", 404, 125), ("invalid_field", 400, 125)])
+def test_exec_programs_that_cannot_be_begun(fake, cli, code, status, expected):
+    refuse = lambda r: error(status, "program 'x'", code=code, field="args")
+    fake.route("POST", W + "/sandboxes/hello/exec", refuse)
+    fake.route("POST", W + "/sandboxes/hello/commands", refuse)
+    assert cli("exec", "hello", "x").returncode == expected
+    p = cli("exec", "-d", "hello", "x", "--format", "json")
+    assert p.returncode == expected
+    alive = run_routes(fake, refuse)
+    p = cli("run", "debian:12", "--format", "json", "--", "x")
+    assert p.returncode == expected and alive == []
+    assert json_error(p)["code"] == code
+
+
+def test_run_names_its_own_error(fake, cli):
+    """A sandbox that cannot be destroyed either does not change what the error was."""
+    run_routes(fake, lambda r: error(400, "no program", code="command_not_found"))
+    create = fake.routes["POST", W + "/sandboxes"]
+
+    def made(request):
+        answered = create(request)
+        name = request.json["identifier"]
+        fake.route("DELETE", f"{W}/sandboxes/{name}", lambda r: error(500, "x", code="broken"))
+        return answered
+
+    fake.route("POST", W + "/sandboxes", made)
+    p = cli("run", "debian:12", "--format", "json", "--", "x")
+    assert p.returncode == 127
+    assert json.loads(p.stderr.decode().splitlines()[-1])["error"]["code"] == "command_not_found"
+
+
+def test_usage_of_exec_and_run(fake, cli):
+    p = cli("run", "debian:12")
+    assert p.returncode == 125
+    assert b"skerry run IMAGE -- COMMAND" in p.stderr and b"exec" not in p.stderr
+    assert b"skerry exec SANDBOX -- COMMAND" in cli("exec", "hello").stderr
+    for words in (["-it", "hello", "bash"], ["hello", "-it", "bash"], ["-ti", "hello", "bash"]):
+        p = cli("exec", *words)
+        assert p.returncode == 125 and b"terminals" in p.stderr, words
+    assert fake.requests == []
 
 
 def test_exec_stdin(fake, cli):
@@ -323,6 +371,7 @@ def test_exec_stdin(fake, cli):
         p = cli("exec", "hello", "-i", "--", "cat", input=data)
         assert p.returncode == 125
         assert b"request" in p.stderr
+    assert b"614400 bytes, which take 1228802" in p.stderr and b"twice" in p.stderr
     assert len(fake.requests) == 2
 
 
@@ -669,6 +718,24 @@ def test_table_on_a_terminal(fake, cli):
     assert not header.endswith(" ") and last == ""
 
 
+def test_long_commands_in_lists(fake, cli):
+    """On a terminal the last column ends with the line; elsewhere it is whole."""
+    long = "echo é日" * 20000
+    serve(fake, "GET", "/sandboxes/hello/commands", {"commands": [dict(CM, command=long), CM]})
+    p = cli("command", "list", "hello")
+    assert p.returncode == 0 and p.stdout.decode().splitlines()[0].endswith("\t" + long)
+    out, status = cli.on_terminal("command", "list", "hello", columns=120)
+    assert status == 0
+    header, first, second, _ = out.decode().split("\n")
+    wide = sum(2 if c == "日" else 1 for c in first)
+    assert first.endswith("…") and 118 <= wide <= 120
+    assert header.endswith("COMMAND") and second.endswith("  make")
+    out, status = cli.on_terminal("command", "list", "hello", columns=20)  # too narrow for it
+    assert status == 0 and out.decode().split("\n")[1].endswith("…")
+    serve(fake, "GET", "/sandboxes/hello/commands/" + CM["id"], dict(CM, command=long))
+    assert f"command\t{long}\n" in cli("command", "status", "hello", CM["id"]).stdout.decode()
+
+
 def test_errors_on_a_terminal_are_escaped(fake, cli):
     fake.route("GET", W + "/sandboxes/hello",
                lambda r: error(404, "no \x1b]0;title\x07 here\nskerry: forged", code="not_found"))
@@ -700,7 +767,7 @@ def test_full_disk_is_an_error(fake, cli):
 
 def test_json_errors(fake, cli):
     fake.route("GET", W + "/sandboxes/hello", lambda r: error(
-        409, "busy", code="sandbox_busy", hint="wait", field="x"))
+        409, "busy", code="sandbox_busy", hint="wait", field="x"))  # a hint we have none for
     p = cli("get", "hello", "--format", "json")
     assert (p.returncode, p.stdout) == (1, b"")
     assert json_error(p) == {"code": "sandbox_busy", "message": "busy", "hint": "wait"}
@@ -727,11 +794,30 @@ def test_answers_from_elsewhere(fake, cli, status, body):
     json_error(cli("get", "hello", "--format", "json"))
 
 
+@pytest.mark.parametrize("status, code, hint, words", [
+    (400, "image_not_found", "GET …/images", b"skerry image list"),
+    (404, "sandbox_not_found", None, b"skerry list"),
+    (409, "sandbox_stopping", "wait", b"skerry wait hello --state stopped"),
+    (409, "sandbox_failed", "POST", b"skerry get hello; then: skerry start hello, or skerry destroy hello"),
+    (401, "unauthorized", "send 'Authorization: Bearer skry_…'", b"--add-token"),
+    (401, None, None, b"config set token"),
+    (429, "too_many_requests", None, b"a little later"),
+    (502, None, None, b"sudo make up"), (503, None, None, b"/var/log/skerry"),
+    (503, "host_full", "stop a sandbox", b"hint: stop a sandbox\n")])
+def test_hints_are_of_this_tool(fake, cli, status, code, hint, words):
+    more = {name: value for name, value in (("code", code), ("hint", hint)) if value}
+    fake.route("POST", W + "/sandboxes/hello/restart", lambda r: error(status, "no", **more))
+    p = cli("restart", "hello")
+    assert p.returncode == 1 and words in p.stderr
+    assert not re.search(rb"\b(GET|POST|Bearer)\b", p.stderr)
+
+
 def test_connection_failures_name_url_and_remedy(cli, tmp_path):
     for url in ("http://127.0.0.1:1", f"unix://{tmp_path}/none.sock"):
         p = cli("list", env={"SKERRY_URL": url})
         assert p.returncode == 1
         assert url.encode() in p.stderr and b"skerry doctor" in p.stderr
+        assert b"sudo make up" in p.stderr and b"/var/log/skerry" in p.stderr
     p = cli("list", env={"SKERRY_URL": "ftp://x"})
     assert p.returncode == 1 and b"ftp://x" in p.stderr
 
@@ -752,7 +838,21 @@ def test_suggestions(cli):
     assert p.returncode == 2 and b"did you mean: skerry create" in p.stderr
     p = cli("comand")
     assert b"did you mean: skerry command" in p.stderr
-    assert cli().returncode == 2
+
+
+def test_alone(cli):
+    p = cli()
+    assert (p.returncode, p.stdout) == (2, b"")
+    assert b"skerry create NAME" in p.stderr and b"skerry help" in p.stderr
+    assert len(p.stderr) < len(cli("--help").stdout) / 2
+    assert json_error(cli("--format", "json"))["code"] == "usage"
+    version = cli("version").stdout.split(b"\n")[0].split(b"\t")[1]
+    for words in (["--version"], ["-V"]):
+        p = cli(*words, env={"SKERRY_URL": "http://127.0.0.1:1"})
+        assert (p.returncode, p.stdout) == (0, b"skerry " + version + b"\n")
+    assert json.loads(cli("-V", "--format", "json").stdout) == {"version": version.decode()}
+    assert b"skerry help command logs" in cli("help", "command").stdout
+    assert cli("list", "--version").returncode == 2
 
 
 # --- configuration -------------------------------------------------------------------------------
@@ -828,7 +928,8 @@ def test_doctor_without_a_daemon(cli):
         assert check["status"] == "ok" or check.get("hint"), check
     p = cli("doctor", env={"SKERRY_URL": "http://127.0.0.1:1"})
     assert p.returncode == 1 and b"\x1b" not in p.stdout
-    assert all(len(line.split("\t")) == 4 for line in p.stdout.decode().splitlines())
+    for line in p.stdout.decode().splitlines():
+        assert len(line.split("\t")) == (3 if line.startswith("ok\t") else 4), line
 
 
 def test_doctor_with_a_daemon(fake, cli):
@@ -836,12 +937,16 @@ def test_doctor_with_a_daemon(fake, cli):
     fake.route("GET", "/version", lambda r: answer({"version": version}))
     fake.route("GET", "/healthz", lambda r: answer({"status": "ok"}))
     serve(fake, "GET", "/sandboxes", {"sandboxes": []})
+    serve(fake, "GET", "/images", {"images": [{"name": "debian:12", "size_bytes": 1 << 27}]})
 
     def checks():
         out = json.loads(cli("doctor", "--format", "json").stdout)
         return {c["name"]: c["status"] for c in out["checks"]}
 
-    assert [checks()[n] for n in ("configuration", "API", "daemon", "token")] == ["ok"] * 4
+    assert [checks()[n] for n in ("configuration", "API", "daemon", "token", "image")] == ["ok"] * 5
+    assert b"debian:12 is there, 128 MiB" in cli("doctor").stdout
+    serve(fake, "GET", "/images", {"images": [{"name": "debian:12-slim"}]})
+    assert checks()["image"] == "warn"
     fake.route("GET", "/version", lambda r: answer({"version": "9.9.9"}))
     assert checks()["API"] == "warn"
     fake.route("GET", W + "/sandboxes", lambda r: error(401, "bad token"))

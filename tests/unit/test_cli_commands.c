@@ -170,6 +170,11 @@ static void suggestions(void **state)
 		{ { "command", "log" }, "did you mean: skerry command logs" },
 		{ { "sb", "destory" }, "did you mean: skerry destroy" },
 		{ { "zzzzzzzzzzzz" }, "see: skerry --help" },
+		{ { "logs" }, "did you mean: skerry command logs SANDBOX COMMAND_ID" },
+		{ { "show" }, "did you mean: skerry get" },
+		{ { "sb", "delete" }, "did you mean: skerry destroy" },
+		{ { "command", "get" }, "did you mean: skerry command status" },
+		{ { "ssh" }, "terminals are not there yet; use: skerry exec SANDBOX -- COMMAND" },
 	};
 
 	(void)state;
