@@ -17,7 +17,7 @@ up:
 down:
 	@packaging/down
 
-# All that `make up` made outside this directory. Packages stay.
+# All that `make up` made outside this directory, sandboxes too. Packages stay.
 purge:
 	@packaging/purge
 

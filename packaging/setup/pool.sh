@@ -160,6 +160,25 @@ pool_up()
 	exec 8>&-
 }
 
+# Processes, by number, whose mount namespace has the pool.
+pool_holders()
+{
+	grep -slE " - btrfs $1 " /proc/[0-9]*/mountinfo | sed 's|^/proc/||; s|/.*||' | sort -n | tr '\n' ' '
+}
+
+# Detaches one loop device. A process with a mount namespace of its own, such as a keeper on its
+# way out, may hold a copy of the mount for a moment; the kernel then keeps the device until that
+# one ends.
+pool_detach()
+{
+	losetup -d "$1"
+	for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+		losetup --noheadings --output NAME --associated "$pool_path" | grep -qx "$1 *" || return 0
+		sleep 0.25
+	done
+	warn "'$1' stays attached to '$pool_path' until these processes end: $(pool_holders "$1")"
+}
+
 pool_down()
 {
 	[ -d "$pool_parent" ] || return 0
@@ -169,7 +188,7 @@ pool_down()
 	done
 	if [ -f "$pool_path" ]; then
 		for device in $(losetup --noheadings --output NAME --associated "$pool_path"); do
-			losetup -d "$device"
+			pool_detach "$device"
 		done
 	fi
 	exec 8>&-

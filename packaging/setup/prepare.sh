@@ -12,7 +12,8 @@ random_ula()
 config_make()
 {
 	install -d -m 755 "$(dirname "$config")"
-	sed "s|@IPV6@|$(random_ula)|" "$here/setup/skerry.yaml" >"$config.new"
+	skerryd=${SKERRYD:-$(program skerryd 2>/dev/null || echo skerryd)}
+	sed "s|@IPV6@|$(random_ula)|; s|@SKERRYD@|$skerryd|" "$here/setup/skerry.yaml" >"$config.new"
 	chmod 644 "$config.new"
 	sync "$config.new"
 	mv "$config.new" "$config"
@@ -88,6 +89,37 @@ refuse_net_overlap()
 	clash=$(host_prefixes "$1" | awk -v want="$3" -f "$here/setup/overlap.awk" | head -n 1)
 	[ -z "$clash" ] ||
 		die "'$2' in $config: $3 overlaps $clash of this host: choose another range"
+}
+
+# Whoever listens where the API is to answer, HAProxy of ours apart: `PROCESS,pid=N` or nothing.
+listen_holder()
+{
+	port=${listen##*:}
+	host=${listen%:*}
+	ss -Hltnp "sport = :$port" 2>/dev/null | while read -r _ _ _ at _ process; do
+		case "${at%:*}" in
+		"$host" | '*' | 0.0.0.0 | '[::]') ;;
+		*)
+			case "$host" in
+			'' | '*' | 0.0.0.0 | '[::]') ;;
+			*) continue ;;
+			esac
+			;;
+		esac
+		pid=$(echo "$process" | sed -n 's/.*pid=\([0-9]*\).*/\1/p')
+		! tr '\0' ' ' 2>/dev/null <"/proc/${pid:-none}/cmdline" |
+			grep -qF " $render_dir/haproxy.cfg " || continue
+		echo "$process" | sed -n 's/^users:(("\([^"]*\)",pid=\([0-9]*\),.*/\1, process \2/p' |
+			grep . || echo "a process not to be seen from here"
+		break
+	done
+}
+
+refuse_listen()
+{
+	holder=$(listen_holder)
+	[ -z "$holder" ] || die "'listen' in $config: $listen is taken by $holder:" \
+		"choose another port, or end it"
 }
 
 # --- users and directories -------------------------------------------------------------------
@@ -217,6 +249,7 @@ prepare()
 	refuse_id_overlap
 	refuse_net_overlap 4 network.ipv4 "$ipv4"
 	refuse_net_overlap 6 network.ipv6 "$ipv6"
+	refuse_listen
 	make_user
 	make_dirs
 	sysctls_up

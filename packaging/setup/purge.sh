@@ -1,13 +1,30 @@
 # shellcheck shell=sh
 # purge: back to a host without Skerry. Sourced by skerry-setup.
 
-# Archives of images, which images/build keeps to make a repeat cheap.
+# Archives of images that `make up` made, by the list images/build left: others use the cache too.
+# Under the lock of that cache, which goes with its directory only, when nothing else is in it.
 cache_remove()
 {
-	[ -d "$cache_dir/images" ] || return 0
-	rm -f -- "$cache_dir"/images/*.tar "$cache_dir"/images/*.tar.log "$cache_dir"/images/*.tar.new \
-		"$cache_dir/images/.lock"
-	rmdir -- "$cache_dir/images" "$cache_dir" 2>/dev/null || warn "'$cache_dir' is not empty and stays"
+	[ -f "$record_dir/archives" ] && [ -d "$cache_dir/images" ] || return 0
+	exec 7>>"$cache_dir/images/.lock"
+	if ! flock -w 10 7; then
+		warn "'$cache_dir/images' is in use and stays"
+		exec 7>&-
+		return 0
+	fi
+	while read -r archive; do
+		case "${archive#"$cache_dir/images/"}" in
+		*/* | '') ;;
+		*) rm -f -- "$archive" "$archive.log" "$archive.new" ;;
+		esac
+	done <"$record_dir/archives"
+	if [ "$(ls -A "$cache_dir/images")" = .lock ]; then
+		rm -f -- "$cache_dir/images/.lock"
+		rmdir -- "$cache_dir/images" "$cache_dir" 2>/dev/null || :
+	else
+		say "'$cache_dir/images' holds archives that others made, and stays"
+	fi
+	exec 7>&-
 }
 
 # A directory of ours goes only when nothing is mounted below it any more: rm must never walk into
@@ -81,6 +98,36 @@ files_remove()
 	done <"$list"
 }
 
+# Formatted pages that man keeps: ours go with their sources.
+man_cache_remove()
+{
+	[ -f "$record_dir/installed" ] || return 0
+	sed -n 's|.*/man/man\([1-9]\)/\([^/]*\)$|\1 \2|p' "$record_dir/installed" |
+		while read -r section page; do
+			for dir in /var/cache/man /var/cache/man/local /var/cache/man/oldlocal; do
+				rm -f -- "$dir/cat$section/${page%.gz}" "$dir/cat$section/${page%.gz}.gz"
+			done
+		done
+}
+
+# What the operator loses is said before it goes.
+say_what_goes()
+{
+	count=$(python3 - "$state_dir/skerry.db" 2>/dev/null <<-'END'
+		import os, sqlite3, sys
+		if not os.path.exists(sys.argv[1]):
+		    sys.exit(1)
+		database = sqlite3.connect(f"file:{sys.argv[1]}?mode=ro", uri=True, timeout=5)
+		print(database.execute("SELECT count(*) FROM sandboxes").fetchone()[0])
+	END
+	) || return 0
+	case "$count" in
+	0) say "purge: no sandbox is there to delete" ;;
+	1) say "purge: deletes 1 sandbox with its disk ('make down' stops and keeps it)" ;;
+	*) say "purge: deletes $count sandboxes with their disks ('make down' stops and keeps them)" ;;
+	esac
+}
+
 # Tokens written for people: only a file that still is the one we wrote.
 tokens_remove()
 {
@@ -102,6 +149,7 @@ purge()
 		return 0
 	fi
 	config_load
+	say_what_goes
 	if use_systemd; then
 		systemctl disable --quiet skerry.target 2>/dev/null || :
 	fi
@@ -115,6 +163,7 @@ purge()
 	cache_remove
 	sysctls_down
 	users_remove
+	man_cache_remove
 	files_remove
 	! use_systemd || systemctl daemon-reload
 	if [ -s "$record_dir/packages" ]; then

@@ -118,8 +118,13 @@ runit_start()
 {
 	runsvdir_pid >/dev/null || {
 		# A runsv outlives a killed runsvdir and is found again by its lock: nothing doubles.
+		# The niceness of whoever starts us is not that of daemons and sandboxes.
 		# shellcheck disable=SC2016
-		setsid sh -c 'echo $$ >"$1/runsvdir.pid"; cd /; exec runsvdir -P "$2" log:' \
+		setsid sh -c '
+			renice -n 0 -p $$ >/dev/null 2>&1 || :
+			echo $$ >"$1/runsvdir.pid"
+			cd /
+			exec runsvdir -P "$2" log:' \
 			runsvdir "$private_dir" "$sv_dir" </dev/null >/dev/null 2>&1 &
 	}
 	for service in $services; do
@@ -248,15 +253,53 @@ services_up()
 	services_wait
 }
 
-# Ready is when the API answers through its public face.
+service_last_words()
+{
+	if use_systemd; then
+		journalctl --quiet --no-pager --output cat --lines 3 --unit "$(unit "$1")"
+	else
+		# after the time stamp
+		tail -n 3 "$log_dir/$1/current" | cut -d ' ' -f 2-
+	fi 2>/dev/null | sed 's/^/  /'
+}
+
+# services_down_why SECONDS: what was down for longer, and the ends of their logs. `downs` has a word
+# SERVICE:TIME for each second in which it was seen down.
+services_down_why()
+{
+	for service in $services; do
+		# shellcheck disable=SC2086
+		seconds=$(printf '%s\n' $downs | grep -c "^$service:") || :
+		[ "$seconds" -gt "$1" ] || continue
+		say "'$service' does not stay up; its log ends:"
+		service_last_words "$service"
+	done
+}
+
+# Ready is when the API answers through its public face. What ends again and again does not get
+# better by waiting; the API alone may end a few times, until its keeper is there.
 services_wait()
 {
-	i=0
+	downs=
+	began=$(date +%s)
 	until curl -fs --noproxy '*' -m 2 -o /dev/null "http://$listen/healthz"; do
-		i=$((i + 1))
-		if [ "$i" -gt 150 ]; then
-			status >&2
-			die "the API does not answer on $listen: see $log_dir or journalctl -u 'skerry*'"
+		now=$(date +%s)
+		for service in $services; do
+			service_runs "$service" || case " $downs " in
+			*" $service:$now "*) ;;
+			*) downs="$downs $service:$now" ;;
+			esac
+		done
+		why=$(services_down_why 5)
+		if [ "$why" ] || [ $((now - began)) -ge 30 ]; then
+			[ "$why" ] || why=$(services_down_why 1)
+			[ -z "$why" ] || warn "$why"
+			die "the API does not answer on $listen; logs: $(
+				if use_systemd; then
+					echo "journalctl -u 'skerry*'"
+				else
+					echo "$log_dir"
+				fi)"
 		fi
 		sleep 0.1
 	done

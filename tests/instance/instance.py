@@ -1,3 +1,4 @@
+#!/usr/bin/python3
 """A private Skerry on this host: every daemon from a build directory, with paths, ports, address
 and id ranges of its own, beside whatever else runs. Needs root. Made and removed by the same
 skerry-setup that serves an installation; stop() fails when anything is left behind.
@@ -5,7 +6,7 @@ skerry-setup that serves an installation; stop() fails when anything is left beh
     with Instance("build") as skerry:
         skerry.api("POST", "/sandboxes", {"name": "one"})
 
-Used by the pytest suites; also `instance.py BUILD` for a shell with `skerry` pointed at one.
+Used by the pytest suites; also `instance.py [BUILD]` for a shell with `skerry` pointed at one.
 """
 
 import fcntl
@@ -26,6 +27,13 @@ import time
 TREE = pathlib.Path(__file__).resolve().parents[2]
 IMAGE_CACHE = "/var/cache/skerry/images"
 NUMBERS = range(1, 9)
+PLACES = {
+    "skerryd": "src/daemon/skerryd",
+    "skerry-keeper": "src/keeper/skerry-keeper",
+    "skerry-init": "src/init/skerry-init",
+    "skerry": "src/cli/skerry",
+    "skerry-quota": "packaging/skerry-quota",
+}
 
 
 class Left(AssertionError):
@@ -77,17 +85,16 @@ class Instance:
     # --- what it is made of -------------------------------------------------------------------
 
     def program(self, name):
-        places = {
-            "skerryd": "src/daemon/skerryd",
-            "skerry-keeper": "src/keeper/skerry-keeper",
-            "skerry-init": "src/init/skerry-init",
-            "skerry": "src/cli/skerry",
-            "skerry-quota": "packaging/skerry-quota",
-        }
-        path = self.build / places[name]
+        path = self.build / PLACES[name]
         if not path.exists():
-            raise FileNotFoundError(f"{path}: not built")
+            raise FileNotFoundError(f"'{path}' is not built: run 'make' first")
         return str(path)
+
+    def _copy_daemon(self):
+        """skerryd runs as a user who need not be able to reach the checkout (below /root, say)."""
+        self.skerryd = str(self.base / "bin/skerryd")
+        (self.base / "bin").mkdir()
+        shutil.copy(self.program("skerryd"), self.skerryd)
 
     def _claim(self):
         """A number that no other instance on this host has; the lock goes with the process."""
@@ -128,7 +135,7 @@ class Instance:
         env = dict(
             os.environ,
             POOL_SIZE=str(20 << 30),
-            SKERRYD=self.program("skerryd"),
+            SKERRYD=self.skerryd,
             SKERRY_KEEPER=self.program("skerry-keeper"),
             SKERRY_QUOTA=self.program("skerry-quota"),
         )
@@ -151,16 +158,20 @@ class Instance:
 
     def start(self):
         if os.geteuid():
-            raise PermissionError("a test instance needs root")
+            raise PermissionError("a private instance needs root")
+        for name in PLACES:
+            self.program(name)
         self.number = self._claim()
         self.name = f"skt{self.number}"
         self.base = pathlib.Path(f"/var/tmp/skerry-test/{self.name}")
         self.config = self.base / "etc/skerry.yaml"
+        self.skerryd = self.program("skerryd")
         if self.config.exists():
             self.setup("purge")  # one that was killed
         shutil.rmtree(self.base, ignore_errors=True)
         self.config.parent.mkdir(parents=True)
         (self.base / "log").mkdir()
+        self._copy_daemon()
         self.port = free_port()
         self._write_config()
         try:
@@ -190,7 +201,7 @@ class Instance:
         conf = self.base / "run/conf"
         return {
             "keeper": [self.program("skerry-keeper"), "--config", conf / "keeper.conf"],
-            "daemon": [self.program("skerryd"), "--config", self.config],
+            "daemon": [self.skerryd, "--config", self.config],
             "edge": ["haproxy", "-db", "-f", conf / "haproxy.cfg"],
             "names": ["dnsmasq", "--keep-in-foreground", "--conf-file=" + str(conf / "dnsmasq.conf")],
         }[service]
@@ -350,7 +361,7 @@ class Instance:
     def _token(self):
         entry = pwd.getpwnam(f"skerry-{self.name}")
         done = subprocess.run(
-            [self.program("skerryd"), "--config", self.config, "--add-token", "test"],
+            [self.skerryd, "--config", self.config, "--add-token", "test"],
             user=entry.pw_uid, group=entry.pw_gid, extra_groups=[], check=True,
             capture_output=True, text=True, timeout=30,
         )
@@ -392,14 +403,14 @@ class Instance:
         return subprocess.run([self.program("skerry"), *words], env=env, capture_output=True,
                               text=True, timeout=more.pop("timeout", 300), **more)
 
-    def import_image(self, recipe="debian-12-slim"):
+    def import_image(self, recipe="debian-12-slim", name=None):
         """Builds the image (once per host) and imports it; answers its name."""
         done = subprocess.run(
             [TREE / "images/build", "--tar", recipe],
             env=dict(os.environ, SKERRY_IMAGE_CACHE=IMAGE_CACHE), check=True,
             stdout=subprocess.PIPE, text=True, timeout=900,
         )
-        name = recipe.replace("debian-12", "debian:12", 1)
+        name = name or recipe.replace("debian-12", "debian:12", 1)
         done = self.cli("image", "import", name, "--user", "skerry", "--work-dir", "/workspace",
                         done.stdout.strip())
         if done.returncode:
@@ -410,16 +421,22 @@ class Instance:
 def main():
     build = sys.argv[1] if len(sys.argv) > 1 else "build"
     with Instance(build) as skerry:
+        # what `skerry create` takes by default is the small one here, which is there sooner
         skerry.import_image()
+        skerry.import_image(name="debian:12")
         env = dict(
             os.environ,
             SKERRY_URL=f"http://127.0.0.1:{skerry.port}", SKERRY_TOKEN=skerry.token,
             PATH=f"{os.path.dirname(skerry.program('skerry'))}:{os.environ['PATH']}",
         )
         print(f"instance {skerry.name} below {skerry.base}, API at {env['SKERRY_URL']};"
-              " ends with this shell")
+              " ends with this shell\n"
+              "images: debian:12-slim, also as debian:12 ('skerry create q' works)", flush=True)
         subprocess.run([os.environ.get("SHELL", "/bin/sh")], env=env)
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except (OSError, RuntimeError, subprocess.CalledProcessError) as e:
+        sys.exit(f"instance.py: {e}")

@@ -11,12 +11,14 @@ import random
 import shlex
 import shutil
 import signal
+import socket
+import sqlite3
 import subprocess
 import time
 
 import pytest
 
-from instance import TREE
+from instance import TREE, wait_until
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="skerry-setup needs root")
 
@@ -48,12 +50,13 @@ class Host:
         self.pool = base / "pool/pool.img"
         self.mount = base / "pool/fs"
         self.user = f"skerry-{instance}"
+        self.skerryd = base / "etc/skerryd"
         self.write()
 
     def write(self, **changes):
         values = {
             "state_dir": self.base / "state", "id_base": 0x68000000, "ipv4": "10.214.252.0/24",
-            "pool": self.pool, **changes,
+            "pool": self.pool, "listen": "127.0.0.1:1", **changes,
         }
         self.config.parent.mkdir(parents=True, exist_ok=True)
         self.config.write_text(
@@ -61,7 +64,7 @@ class Host:
             f"state_dir: {values['state_dir']}\n"
             f"run_dir: {self.base}/run\n"
             f"user: {self.user}\ngroup: {self.user}\n"
-            "listen: 127.0.0.1:1\n"
+            f"listen: {values['listen']}\n"
             f"id_base: {values['id_base']}   # of tests\n"
             f"network:\n  ipv4: \"{values['ipv4']}\"\n"
             f"pool:\n  path: {values['pool']}\n  dir: {self.mount}\n")
@@ -70,6 +73,9 @@ class Host:
     def env(self):
         build = TREE / os.environ.get("SKERRY_TEST_BUILD", "build")
         env = dict(os.environ, POOL_SIZE=str(2 << 30),
+                   SKERRYD=str(self.skerryd if self.skerryd.exists() else
+                               build / "src/daemon/skerryd"),
+                   SKERRY_KEEPER=str(build / "src/keeper/skerry-keeper"),
                    SKERRY_QUOTA=str(build / "packaging/skerry-quota"))
         env.pop("POOL", None)
         return env
@@ -353,6 +359,105 @@ def test_a_bad_configuration_is_refused_by_name(host):
         host.write(**change)
         assert word in host.refused("prepare"), change
     host.write()
+
+
+def test_a_loop_device_that_stays_is_told_with_who_holds_it(host):
+    host.ok("prepare", "pool-up")
+    device = loops(host.pool)[0]
+    holder = subprocess.Popen(["unshare", "-m", "--propagation", "private", "sleep", "600"])
+    try:
+        wait_until(lambda: str(host.mount) in pathlib.Path(
+            f"/proc/{holder.pid}/mountinfo").read_text() and os.readlink(
+            f"/proc/{holder.pid}/ns/mnt") != os.readlink("/proc/self/ns/mnt"), 10, "a namespace")
+        done = host.ok("pool-down")
+        assert not mounts(host.base)
+        assert device in done.stderr and f" {holder.pid} " in done.stderr, done.stderr
+        assert loops(host.pool) == [device]
+        host.ok("pool-up")
+        assert loops(host.pool) == [device]
+    finally:
+        holder.kill()
+        holder.wait()
+    assert host.ok("pool-down").stderr == ""
+    assert not loops(host.pool)
+
+
+def test_a_taken_port_is_refused_with_who_has_it(host):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        host.write(listen=f"127.0.0.1:{port}")
+        said = host.refused("prepare")
+        assert "'listen'" in said and f"127.0.0.1:{port}" in said
+        assert f"process {os.getpid()}" in said, said
+        assert host.user not in users()
+        host.write(listen=f"127.0.0.2:{port}")
+        host.ok("prepare")
+    host.write(listen=f"127.0.0.1:{port}")
+    host.ok("prepare")
+
+
+def test_services_start_without_our_niceness_and_tell_why_one_stays_down(host):
+    build = TREE / os.environ.get("SKERRY_TEST_BUILD", "build")
+    # where the service user can read it
+    shutil.copy(build / "src/daemon/skerryd", host.skerryd)
+    keeper = host.base / "etc/keeper"
+    keeper.write_text("#!/bin/sh\nexec sleep 600\n")
+    keeper.chmod(0o755)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        host.write(listen=f"127.0.0.1:{taken.getsockname()[1]}")
+        host.ok("prepare", "pool-up")
+        taken.listen()
+        try:
+            done = subprocess.run(
+                ["nice", "-n", "7", SETUP, "--config", host.config, "services-up"],
+                env=dict(host.env, SKERRY_KEEPER=str(keeper)), capture_output=True, text=True,
+                timeout=120)
+            assert done.returncode == 1
+            assert "'edge' does not stay up" in done.stderr, done.stderr
+            assert "already in use" in done.stderr, done.stderr
+            assert "'keeper' does not" not in done.stderr, done.stderr
+            pid = (host.base / "run/setup/keeper/pid").read_text()
+            assert os.getpriority(os.PRIO_PROCESS, int(pid)) == 0
+        finally:
+            host.ok("services-down")
+    host.ok("purge")
+    keeper.unlink()
+    host.skerryd.unlink()
+
+
+def test_purge_removes_archives_of_its_record_only(host):
+    cache = pathlib.Path(f"/var/cache/{host.instance}/images")
+    for theirs in (["debian-12-2.tar"], []):
+        if not host.config.exists():
+            host.write()
+        host.ok("prepare")
+        cache.mkdir(parents=True, exist_ok=True)
+        for name in ["debian-12-1.tar", "debian-12-1.tar.log", ".lock", *theirs]:
+            (cache / name).touch()
+        (host.config.parent / "setup/archives").write_text(
+            f"{cache}/debian-12-1.tar\n{cache}/../precious\n")
+        (cache.parent / "precious").touch()
+        host.ok("purge")
+        assert (cache.parent / "precious").exists()
+        assert sorted(p.name for p in cache.glob("*")) == ([".lock"] + theirs if theirs else [])
+        for name in theirs:
+            (cache / name).unlink()
+    assert not cache.exists()
+    shutil.rmtree(cache.parent)
+
+
+def test_purge_says_what_goes(host):
+    host.ok("prepare")
+    database = sqlite3.connect(host.base / "state/skerry.db")
+    database.execute("CREATE TABLE sandboxes(id)")
+    database.executemany("INSERT INTO sandboxes VALUES (?)", [("a",), ("b",)])
+    database.commit()
+    database.close()
+    said = host.ok("purge").stdout
+    assert "deletes 2 sandboxes" in said and "make down" in said, said
 
 
 def test_survives_being_killed_anywhere(host):
