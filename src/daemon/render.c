@@ -59,8 +59,10 @@ static const struct {
  * HAProxy parses what comes over TCP and sends on requests whose framing is beyond doubt. A command
  * may be silent for as long as a client waits on it, so nothing ends an exchange that has begun but
  * its two ends. A client that closed its sending side is still served: over TCP that is all one
- * sees of a client that left, too. Only who asks for kill_on_disconnect, in the part of the body
- * that fits a buffer, is taken to have left. The frontend needs abortonclose to notice at all.
+ * sees of a client that left, too. Those who only wait or follow are taken to have left, so that
+ * they do not hold their places; and who asks for kill_on_disconnect in the part of the body that
+ * fits a buffer (skerryd is told which, and refuses the field elsewhere). The frontend needs
+ * abortonclose to notice at all.
  */
 static void haproxy_cfg(const struct config *c, struct buf *out)
 {
@@ -81,7 +83,7 @@ static void haproxy_cfg(const struct config *c, struct buf *out)
 		 "    http-reuse safe\n"
 		 "    timeout connect 5s\n"
 		 "    timeout queue 30s\n"
-		 "    timeout http-request 30s\n"
+		 "    timeout http-request 10s\n"
 		 "    timeout http-keep-alive 60s\n"
 		 "    timeout client 24d\n"
 		 "    timeout server 24d\n",
@@ -93,23 +95,28 @@ static void haproxy_cfg(const struct config *c, struct buf *out)
 			 edge_errors[i].status, edge_errors[i].message, edge_errors[i].code,
 			 edge_errors[i].more);
 	buf_addc(out, '\n');
-	buf_addf(
-		out,
-		"frontend api\n"
-		"    bind %s\n"
-		"    no log\n"
-		"    http-request deny deny_status 400 if { req.hdr_cnt(content-length) gt 1 }\n"
-		"    http-request deny deny_status 400 if { req.hdr_cnt(host) gt 1 }\n"
-		"    http-request deny deny_status 400 if { req.hdrs -m reg "
-		"'[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f]' }\n"
-		"    http-request del-header X-Forwarded-For\n"
-		"    option forwardfor\n"
-		"    acl exec path_end /exec\n"
-		"    http-request wait-for-body time 30s if METH_POST exec\n"
-		"    use_backend watched if METH_POST exec { req.body -m sub kill_on_disconnect }\n"
-		"    default_backend skerryd\n"
-		"\n",
-		c->listen);
+	buf_addf(out,
+		 "frontend api\n"
+		 "    bind %s\n"
+		 "    no log\n"
+		 "    http-request deny deny_status 400 if { req.hdr_cnt(content-length) gt 1 }\n"
+		 "    http-request deny deny_status 400 if { req.hdr_cnt(host) gt 1 }\n"
+		 "    http-request deny deny_status 400 if { req.hdrs -m reg "
+		 "'[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f]' }\n"
+		 "    http-request del-header X-Forwarded-For\n"
+		 "    option forwardfor\n"
+		 "    acl exec path_end /exec\n"
+		 "    acl waits url_param(wait) -m found\n"
+		 "    acl waits url_param(follow) -m found\n"
+		 "    acl kills req.body -m sub kill_on_disconnect\n"
+		 "    http-request wait-for-body time 30s if METH_POST exec\n"
+		 "    http-request set-header X-Skerry-Edge plain\n"
+		 "    http-request set-header X-Skerry-Edge watched if METH_POST exec kills\n"
+		 "    use_backend watched if METH_POST exec kills\n"
+		 "    use_backend watched if METH_GET waits\n"
+		 "    default_backend skerryd\n"
+		 "\n",
+		 c->listen);
 	buf_addf(out,
 		 "backend skerryd\n"
 		 "    no option abortonclose\n"
@@ -147,7 +154,6 @@ static void dnsmasq_conf(const struct config *c, struct buf *out)
 		 "bind-dynamic\n"
 		 "listen-address=%s\n"
 		 "listen-address=%s\n"
-		 "except-interface=lo\n"
 		 "no-hosts\n"
 		 "cache-size=1000\n"
 		 "dns-forward-max=1000\n"

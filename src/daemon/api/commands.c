@@ -180,13 +180,29 @@ static int view_exec(const struct exec_request *in, const struct exec_outcome *o
 	return 0;
 }
 
+/* A promise that could not be kept is refused: the edge decides by the body's text. */
+static int check_watched(const struct request *r, struct err *e)
+{
+	const struct exec_request *in = r->in;
+
+	if (!in->kill_on_disconnect || !r->edge || str_eq(r->edge, "watched"))
+		return 0;
+	err_reason(
+		e, EINVAL, "not_watched",
+		"'kill_on_disconnect' must be written plainly, within the first 8 KiB of the body");
+	err_hint(e, "put it before the other fields");
+	return err_field(e, "kill_on_disconnect");
+}
+
 int handle_exec(struct request *r, struct err *e)
 {
 	_cleanup_sandbox_ struct sandbox_row row = { 0 };
 	struct exec_outcome out = { 0 };
 	struct project_row project;
-	int code = context(r, &row, &project, e);
+	int code = check_watched(r, e);
 
+	if (!code)
+		code = context(r, &row, &project, e);
 	if (!code)
 		code = exec_run(r->in,
 				&(struct exec_context){ &row, &project, &r->actor, r->client_fd },

@@ -1,4 +1,5 @@
 #include "api/request.h"
+#include "api/routes.h"
 
 #include <errno.h>
 #include <string.h>
@@ -24,6 +25,7 @@ void request_release(struct request *r)
 	free(r->content_type);
 	free(r->idempotency_key);
 	free(r->accept);
+	free(r->edge);
 	buf_release(&r->body);
 	json_decref(r->body_json);
 	json_decref(r->query_json);
@@ -170,7 +172,7 @@ static int enter_limit(struct request *r, const char *id, struct err *e)
 {
 	int code;
 
-	if (r->counted_sandbox)
+	if (r->counted_sandbox || r->route->control)
 		return 0;
 	code = limit_enter(id, dispatch_config()->connections_sandbox, e);
 	if (code < 0)

@@ -49,6 +49,7 @@ struct request {
 
 	/* headers, NULL where absent */
 	char *authorization, *content_type, *idempotency_key, *accept;
+	char *edge; /* "plain" or "watched", set by HAProxy: whether it tells that a client left */
 	struct buf body;
 
 	/* by dispatch */

@@ -41,6 +41,7 @@ struct route {
 	const char *type;  /* of an answer that is not JSON */
 	unsigned status;   /* of success */
 	bool once;         /* takes Idempotency-Key */
+	bool control;      /* ends or stops something: past the limits of requests under way */
 	const struct upload *upload;
 	const char *summary; /* or the name of the part that is not there */
 };

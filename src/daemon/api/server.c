@@ -209,6 +209,7 @@ static enum MHD_Result begin(struct exchange *x, struct MHD_Connection *c, const
 	r->content_type = header(c, "Content-Type");
 	r->idempotency_key = header(c, "Idempotency-Key");
 	r->accept = header(c, "Accept");
+	r->edge = header(c, "X-Skerry-Edge");
 	if (dispatch_head(r, &x->e) >= 0) {
 		x->e = (struct err)ERR_INIT; /* of something that was tried on the way */
 		look_at_length(x, c);

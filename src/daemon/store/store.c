@@ -126,8 +126,10 @@ int store_open(const char *state_dir, const char *workspace, struct err *e)
 {
 	static const char *const pragmas[] = {
 		[STORE_READ] = "PRAGMA query_only=ON",
-		[STORE_RECORD] = "PRAGMA synchronous=NORMAL; PRAGMA foreign_keys=ON",
+		[STORE_RECORD] = ("PRAGMA synchronous=NORMAL; PRAGMA foreign_keys=ON; "
+				  "PRAGMA journal_size_limit=4194304"),
 		[STORE_DURABLE] = ("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; "
+				   "PRAGMA journal_size_limit=4194304; "
 				   "PRAGMA foreign_keys=ON"),
 	};
 	char path[PATH_MAX];
