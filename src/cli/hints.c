@@ -18,7 +18,7 @@ static const struct {
 	const char *text;
 } hints[] = {
 	{ "unauthorized", 0,
-	  "ask for one where the API runs: skerryd --add-token YOU (man skerryd); "
+	  "ask for one where the API runs: sudo skerryd --add-token YOU; "
 	  "then: skerry config set token -" },
 	{ "image_not_found", 0, "see: skerry image list" },
 	{ "sandbox_not_found", 0, "see: skerry list" },
