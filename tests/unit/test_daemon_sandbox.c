@@ -423,6 +423,47 @@ static void test_hostile_agent(void **state)
 	json_decref(a);
 }
 
+/* The kernel killed for memory: the command itself, or only a child of it. */
+static void play_memory(struct fake_conn *c)
+{
+	const struct agent_exit *end = c->arg;
+	struct buf out = BUF_INIT(65536);
+
+	fake_hello(&out);
+	fake_started(&out);
+	agent_put_exit(&out, end);
+	fake_send(c, &out);
+	while (fake_next(c))
+		;
+}
+
+static void test_out_of_memory(void **state)
+{
+	static const struct {
+		struct agent_exit end;
+		const char *reason;
+		bool killed;
+	} cases[] = {
+		{ { .reason = REASON_OOM, .code = 137, .signal = 9, .oom = 1 }, "OOM", true },
+		{ { .reason = REASON_EXITED, .code = 137, .oom = 1 }, "EXITED", true },
+		{ { .reason = REASON_EXITED, .code = 137 }, "EXITED", false },
+	};
+
+	(void)state;
+	json_decref(kit_want(201, "POST", "/sandboxes", "{\"name\":\"m\"}"));
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		json_t *a;
+
+		fake_play(play_memory, (void *)&cases[i].end, true);
+		a = kit_want(200, "POST", "/sandboxes/m/exec", "{\"command\":\"x\"}");
+		assert_string_equal(json_string_value(json_object_get(a, "reason")),
+				    cases[i].reason);
+		assert_int_equal(json_is_true(json_object_get(a, "oom_killed")), cases[i].killed);
+		assert_int_equal(json_integer_value(json_object_get(a, "exit_code")), 137);
+		json_decref(a);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -439,6 +480,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_limits, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_at_once, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_hostile_agent, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_out_of_memory, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
