@@ -62,6 +62,17 @@ def test_exec(skerry, sandbox):
     assert (done.returncode, done.stdout) == (137, b"part\n")
     assert b"time limit" in done.stderr
     assert skerry("exec", "no-such-sandbox", "--", "true").returncode == 125
+    assert skerry("exec", name, "--", "no-such-program").returncode == 127
+    assert skerry("exec", name, "-d", "--", "no-such-program").returncode == 127
+    assert skerry("exec", name, "--", "/etc/passwd").returncode == 126
+    assert skerry("exec", name, "-c", "no-such-program").returncode == 127  # the shell's own
+
+
+def test_stopped_says_how_to_start(skerry, new_sandbox):
+    name = new_sandbox()["identifier"]
+    assert skerry("stop", name).returncode == 0
+    done = skerry("exec", name, "--", "true")
+    assert done.returncode == 125 and f"skerry start {name}\n".encode() in done.stderr
 
 
 def test_background_command(skerry, sandbox):
