@@ -151,7 +151,7 @@ static void dnsmasq_conf(const struct config *c, struct buf *out)
 	gateway(c, v4, v6);
 	buf_addf(out,
 		 "# forwards to the resolvers of the host's /etc/resolv.conf\n"
-		 "bind-dynamic\n"
+		 "bind-interfaces\n"
 		 "listen-address=%s\n"
 		 "listen-address=%s\n"
 		 "no-hosts\n"

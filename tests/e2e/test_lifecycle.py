@@ -501,3 +501,20 @@ def test_list_and_get_agree_while_deleting(instance):
         for w in watchers:
             w.result(60)
     assert wrong == []
+
+
+def test_a_full_disk_starts_with_a_strange_identity(instance, new_sandbox):
+    sandbox = new_sandbox(disk_gb=1, memory_mb=512)
+    at = f"/sandboxes/{sandbox['id']}"
+    done = execute(instance, sandbox, "echo strange >/etc/machine-id; rm -f /etc/hostname; "
+                   "dd if=/dev/zero of=/fill bs=1M; sync; echo x >/etc/more", user="root",
+                   timeout=120)
+    assert "quota" in done["stderr"].lower(), done
+    assert instance.api("POST", f"{at}/stop", {"grace": 0}).status == 200
+    assert instance.api("POST", f"{at}/start").json["status"] == "RUNNING"
+    done = execute(instance, sandbox, "rm /fill && echo free >/etc/more && cat /etc/more",
+                   user="root")
+    assert done["stdout"] == "free\n", done
+    assert instance.api("POST", f"{at}/restart", {"grace": 0}).status == 200
+    done = execute(instance, sandbox, "cat /etc/machine-id /etc/hostname")
+    assert "strange" not in done["stdout"] and sandbox["identifier"] in done["stdout"], done

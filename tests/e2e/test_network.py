@@ -434,3 +434,35 @@ def test_nothing_comes_in_from_outside(instance, boxes, outside, serving):
                                "except OSError: sys.exit(7)", address])
         assert done.returncode == 7, address
         assert from_host(address) == b"net-two"
+
+
+DNS = """
+import socket, struct
+gateway = [l.split()[1] for l in open('/etc/resolv.conf') if l.startswith('nameserver')][0]
+question = bytes.fromhex('123401000001000000000000057468657265076578616d706c650000010001')  # there.example
+with socket.create_connection((gateway, 53), 10) as s:
+    s.sendall(struct.pack('>H', len(question)) + question)
+    print(s.recv(4)[2:].hex())
+"""
+
+
+def test_names_over_tcp(instance, sandbox, names):
+    done = until(lambda: (d := execute(instance, sandbox, DNS, runtime="PYTHON", timeout=60))[
+        "exit_code"] == 0 and d, "the resolver takes connections")
+    assert done["stdout"] == "1234\n", done
+
+
+def test_questions_make_no_connections_of_the_host(instance, sandbox, names):
+    count = pathlib.Path("/proc/sys/net/netfilter/nf_conntrack_count")
+    if not count.exists():
+        pytest.skip("this host does not track connections")
+    before = int(count.read_text())
+    done = execute(instance, sandbox, """
+import socket
+gateway = [l.split()[1] for l in open('/etc/resolv.conf') if l.startswith('nameserver')][0]
+for i in range(5000):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        s.sendto(b'x', (gateway, 53))
+""", runtime="PYTHON", timeout=60)
+    assert done["exit_code"] == 0, done
+    assert int(count.read_text()) - before < 2500
