@@ -824,7 +824,7 @@ class Many(Case):
                         [script], d.BASH, id=id, flags=r.randrange(2), keep=r.choice((0, 1000, MIB)),
                         timeout_ms=r.choice((20, 100, 500)), user=r.choice(("", "", "nobody", "x"))))
                     if r.random() < 0.5:
-                        c.send(d.STDIN, bytes(r.randrange(1, 200000)))
+                        c.feed(bytes(r.randrange(1, 300000)))
                 elif what == 1:
                     c.send(d.ATTACH, d.enc_str(id) + struct.pack("<QQ", 0, 0))
                 elif what == 2:
