@@ -160,10 +160,13 @@ pool_up()
 	exec 8>&-
 }
 
-# Processes, by number, whose mount namespace has the pool.
+# Processes whose mount namespace has the pool.
 pool_holders()
 {
-	grep -slE " - btrfs $1 " /proc/[0-9]*/mountinfo | sed 's|^/proc/||; s|/.*||' | sort -n | tr '\n' ' '
+	grep -slE " - btrfs $1 " /proc/[0-9]*/mountinfo | sed 's|^/proc/||; s|/.*||' | sort -n |
+		while read -r pid; do
+			printf '%s (%s) ' "$pid" "$(cat "/proc/$pid/comm" 2>/dev/null)"
+		done
 }
 
 # Detaches one loop device. A process with a mount namespace of its own, such as a keeper on its
