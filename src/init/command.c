@@ -177,6 +177,15 @@ void command_detach(struct command_client *client)
 		return;
 	client->command = NULL;
 	c->client = NULL;
+	/* nobody was told that it runs, and whoever asked has given up: it must not run later */
+	if (c->state == STARTING) {
+		if (!command_read_status(c))
+			return;
+		if (c->state == STARTING) {
+			command_start_failed(c, NULL);
+			return;
+		}
+	}
 	outbuf_detach(&c->outbuf[OUT]);
 	outbuf_detach(&c->outbuf[ERR]);
 	command_bound_memory();

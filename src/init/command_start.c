@@ -18,7 +18,7 @@ static void terminate_string(char *s, size_t size)
 	s[size - 1] = '\0';
 }
 
-/* It never ran: told to the client, and nobody else will hear of it. */
+/* It never ran: told to the client (`f`: NULL where there is none), and nobody else will hear of it. */
 void command_start_failed(struct command *c, const struct agent_fail *f)
 {
 	struct command_client *client = c->client;

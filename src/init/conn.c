@@ -1,6 +1,7 @@
 #include "init/conn.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -173,11 +174,21 @@ static int on_hello(struct conn *c, const struct message *m)
 	return 0;
 }
 
+static bool client_left(const struct conn *c)
+{
+	struct pollfd p = { .fd = c->s.fd, .events = POLLRDHUP };
+
+	return poll(&p, 1, 0) > 0 && p.revents & (POLLRDHUP | POLLHUP | POLLERR);
+}
+
 static int on_run(struct conn *c, const struct message *m)
 {
 	struct agent_run run;
 	struct err e = ERR_INIT;
 
+	/* it has given up meanwhile: to run it now would be to run it behind its back */
+	if (client_left(c))
+		return -EPIPE;
 	if (agent_get_run(m, &run) < 0)
 		return -EPROTO;
 	c->phase = PHASE_COMMAND;

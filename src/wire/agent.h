@@ -18,6 +18,8 @@
  *   forget        FORGET                              DONE or FAIL
  *   stop          STOP                                DONE, then the sandbox ends
  *
+ * A client that leaves before STARTED has given up: what has not been executed by then is not run.
+ *
  * A command belongs to the sandbox, not to its connection: when the connection ends, the command
  * runs on, and its output is kept in the agent (AGENT_WINDOW while somebody is attached, then up to
  * the `keep` bytes of head and tail of each stream, and AGENT_KEEP_ALL in all) until a client

@@ -408,6 +408,35 @@ class Stdin(Case):
         self.assertEqual((c.exit.code, c.exit.total[0]), (0, 6))
 
 
+class GivenUp(Case):
+    """A client that leaves before STARTED: what it asked for is not run later."""
+
+    def test_before_it_was_read(self):
+        id = d.new_id()
+        os.kill(self.a.pid, signal.SIGSTOP)
+        try:
+            c = self.a.conn()
+            c.send(d.RUN, d.run_payload(["sh", "-c", f"echo ran >/tmp/{id}; sleep 1000"], id=id))
+            c.close()
+        finally:
+            os.kill(self.a.pid, signal.SIGCONT)
+        self.assertNotIn(id, self.a.conn().list())
+        self.assertEqual(self.a.sh(f"test -e /tmp/{id}").exit.code, 1)
+
+    def test_at_any_moment(self):
+        for n in range(100):
+            id = d.new_id()
+            with self.a.conn() as c:
+                c.send(d.RUN, d.run_payload(["sleep", "1000"], id=id))
+                time.sleep(n * 0.00005)
+            time.sleep(0.005)
+            # executed before its client left: then it is known, runs, and can be ended
+            if id in (known := self.a.conn().list()):
+                self.assertTrue(known[id][0])
+                self.a.conn().terminate(id, signal.SIGKILL, 0)
+        self.assertTrue(wait_for(lambda: not self.sandbox_processes()))
+
+
 class Ends(Case):
     def gone(self):
         self.assertEqual(wait_for(lambda: not self.sandbox_processes()), True)
