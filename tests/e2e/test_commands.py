@@ -640,3 +640,20 @@ def test_no_trace_of_values_in_the_logs(instance, box, sh):
     sh("true", env={"TOKEN": "geheim-in-env"}, stdin="geheim-in-stdin")
     text = instance.logs()
     assert "geheim" not in text and instance.token not in text
+
+
+def test_memory_that_ran_out(instance, new_sandbox):
+    sandbox = new_sandbox(memory_mb=128)
+    child = execute(instance, sandbox, "head -c 1G /dev/zero | tail >/dev/null; "
+                    "exit ${PIPESTATUS[1]}", timeout=60)
+    assert (child["reason"], child["exit_code"], child["oom_killed"]) == ("EXITED", 137, True)
+    own = execute(instance, sandbox, "exec tail /dev/zero", timeout=60)
+    assert (own["reason"], own["exit_code"], own["oom_killed"]) == ("OOM", 137, True)
+    other = execute(instance, sandbox, "kill -9 $$")
+    assert (other["reason"], other["exit_code"], other["oom_killed"]) == ("SIGNALED", 137, False)
+
+
+def test_more_out_than_in(instance, sandbox):
+    done = execute(instance, sandbox, "sed 's/x/xxxxxxxxxxxxxxxxxxxx/g' | wc -c",
+                   stdin="x" * 900000, timeout=60)
+    assert done["stdout"] == f"{900000 * 20}\n", done
