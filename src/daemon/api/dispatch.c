@@ -180,8 +180,10 @@ static int decode_body(struct request *r, struct err *e)
 	if (!r->route->fields) {
 		if (!json_object_size(r->body_json))
 			return 0;
+		const char *first = json_object_iter_key(json_object_iter(r->body_json));
+
 		err_reason(e, EINVAL, "unknown_field", "this request takes no body");
-		return err_field(e, "%s", json_object_iter_key(json_object_iter(r->body_json)));
+		return err_field(e, "%s", *first ? first : "body");
 	}
 	r->in = calloc(1, r->route->fields_size);
 	if (!r->in)
