@@ -464,9 +464,36 @@ static void test_out_of_memory(void **state)
 	}
 }
 
+static void *let_go(void *arg)
+{
+	const struct timespec moment = { .tv_nsec = 50 * 1000 * 1000 };
+
+	nanosleep(&moment, NULL);
+	sandbox_unlock(arg);
+	return NULL;
+}
+
+/* The daemon's own look at a sandbox is waited for; another operation is a conflict. */
+static void test_brief_locks(void **state)
+{
+	static char id[] = "sbaaaaaaaaaaaaaaaaaaaa";
+	pthread_t thread;
+
+	(void)state;
+	assert_int_equal(sandbox_lock_briefly(id), 0);
+	assert_int_equal(pthread_create(&thread, NULL, let_go, id), 0);
+	assert_int_equal(sandbox_lock(id, false), 0);
+	pthread_join(thread, NULL);
+	assert_int_equal(sandbox_lock(id, false), -EBUSY);
+	sandbox_unlock(id);
+	assert_int_equal(sandbox_lock(id, false), 0);
+	sandbox_unlock(id);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_brief_locks),
 		cmocka_unit_test_setup_teardown(test_life, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_create_fails, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_undo_later, setup, teardown),

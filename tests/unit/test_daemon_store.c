@@ -237,7 +237,7 @@ static void test_checkpoint(void **state)
 	assert_int_equal(store_checkpoint(&e), 0);
 	add_rows(300);
 	assert_int_equal(stat(log, &st), 0);
-	assert_int_equal(st.st_size, full);
+	assert_true(st.st_size < full); /* it does not stay as large as it once was */
 	store_close();
 }
 

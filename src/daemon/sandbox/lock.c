@@ -14,6 +14,7 @@
 
 struct held {
 	char id[ID_SIZE];
+	bool brief;
 	struct held *next;
 };
 
@@ -30,18 +31,20 @@ static struct held *find(const char *id)
 	return h;
 }
 
-int sandbox_lock(const char *id, bool wait)
+static int take(const char *id, bool wait, bool brief)
 {
 	struct held *mine = calloc(1, sizeof(*mine));
+	const struct held *other;
 	int r = 0;
 
 	if (!mine)
 		return -ENOMEM;
 	str_copy(mine->id, sizeof(mine->id), id);
+	mine->brief = brief;
 	pthread_mutex_lock(&lock);
-	while (find(id) && wait)
+	while ((other = find(id)) && (wait || other->brief))
 		pthread_cond_wait(&freed, &lock);
-	if (find(id)) {
+	if (other) {
 		r = -EBUSY;
 	} else {
 		mine->next = all;
@@ -51,6 +54,16 @@ int sandbox_lock(const char *id, bool wait)
 	pthread_mutex_unlock(&lock);
 	free(mine);
 	return r;
+}
+
+int sandbox_lock(const char *id, bool wait)
+{
+	return take(id, wait, false);
+}
+
+int sandbox_lock_briefly(const char *id)
+{
+	return take(id, true, true);
 }
 
 void sandbox_unlock(const char *id)

@@ -175,7 +175,7 @@ static void reconcile_late(const char *id)
 	struct list live = { 0 }, objects = { 0 };
 	struct err e = ERR_INIT;
 
-	if (sandbox_lock(id, true) < 0)
+	if (sandbox_lock_briefly(id) < 0)
 		return;
 	if (look(&live, &objects, &e) < 0)
 		log_error("sandbox %s: reconcile: %s", id, e.text);
@@ -184,19 +184,22 @@ static void reconcile_late(const char *id)
 	sandbox_unlock(id);
 }
 
-/* A row is written before anything is made and removed after all is gone, so what has no row by
- * now never will. */
+/* Whoever makes a sandbox holds its lock until its row is committed or its disk is gone, and a row
+ * is removed after all is gone: what has no row under the lock never will. */
 static void remove_stray_sandbox(const char *id)
 {
 	struct sandbox_row row = { 0 };
 	struct err e = ERR_INIT;
 
+	if (sandbox_lock_briefly(id) < 0)
+		return;
 	if (sandbox_get(id, &row, &e) == -ENOENT) {
 		log_notice("sandbox %s: not in the database, removed", id);
 		if (sandbox_context.backend->destroy(id, &e) < 0)
 			log_error("sandbox %s: %s", id, e.text);
 	}
 	sandbox_row_release(&row);
+	sandbox_unlock(id);
 }
 
 static void remove_stray_layer(const char *id)
@@ -327,7 +330,7 @@ static void on_exit_event(const struct backend_exit *x)
 	struct op op = { .actor = &actor_system };
 	struct err e = ERR_INIT;
 
-	if (!id_valid(x->id, "sb") || sandbox_lock(x->id, true) < 0)
+	if (!id_valid(x->id, "sb") || sandbox_lock_briefly(x->id) < 0)
 		return;
 	if (sandbox_get(x->id, &row, &e) == 0 && row.status == RUNNING && !row.deleting &&
 	    !is_live(x->id)) {
