@@ -266,6 +266,8 @@ static int configure_peer_here(const struct link *l, struct err *e)
 
 	if (r < 0)
 		return r;
+	/* no link-local address: packets from it would be dropped as spoofed, and so hang */
+	set_sysctl("ipv6", "eth0", "addr_gen_mode", "1");
 	set_up(&b, 1);
 	set_up(&b, index);
 	add_address(&b, AF_INET, index, &l->addr4, 4);
