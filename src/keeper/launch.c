@@ -322,6 +322,7 @@ static int clone_pid1(struct launch *l, struct launched *ret, struct err *e)
 
 int launch_run(struct launch *l, struct launched *ret, struct err *e)
 {
+	const gid_t key = conf_key_group(l->conf);
 	int r = pool_reopen(l->conf->pool_dir, e);
 
 	if (r)
@@ -334,7 +335,7 @@ int launch_run(struct launch *l, struct launched *ret, struct err *e)
 		r = cgroup_enter_work(l->cgroup, e);
 	if (r)
 		return r;
-	if (setgroups(1, &(gid_t){ conf_key_group(l->conf) }) < 0)
+	if (setgroups(1, &key) < 0)
 		return err_set(e, errno, "take the cgroups' group: %m");
 	if (setns(l->ns.userns, CLONE_NEWUSER) < 0)
 		return err_set(e, errno, "enter user namespace: %m");

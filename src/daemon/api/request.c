@@ -1,5 +1,4 @@
 #include "api/request.h"
-#include "api/routes.h"
 
 #include <errno.h>
 #include <string.h>
@@ -7,6 +6,7 @@
 #include "base/banned.h"
 
 #include "access/limits.h"
+#include "api/routes.h"
 #include "sandbox/identifier.h"
 
 int request_init(struct request *r, const char *method, const char *target)
