@@ -149,9 +149,11 @@ class Instance:
         return done.stdout
 
     def _own_init(self):
-        """The daemon names the installed skerry-init; ours is the one of the build directory."""
+        """The daemon names the installed skerry-init; ours is the one of the build directory, or
+        of another where that one is dynamic (built with sanitizers): sandboxes lack its libraries."""
         file = self.base / "run/conf/keeper.conf"
-        text = re.sub(r"(?m)^init=.*$", "init=" + self.program("skerry-init"), file.read_text())
+        init = os.environ.get("SKERRY_TEST_INIT") or self.program("skerry-init")
+        text = re.sub(r"(?m)^init=.*$", f"init={init}", file.read_text())
         file.write_text(text)
 
     # --- its life -----------------------------------------------------------------------------
