@@ -197,15 +197,23 @@ void out_field(const char *name, const char *value)
 		printf("%s\t%s\n", name, buf_str(&b));
 }
 
+__attribute__((format(printf, 2, 0))) static void escape_text(struct buf *out, const char *fmt,
+							      va_list ap)
+{
+	_cleanup_buf_ struct buf raw = BUF_INIT(TEXT_MAX);
+
+	buf_vaddf(&raw, fmt, ap);
+	out_escape(out, buf_str(&raw), raw.len);
+}
+
 void out_line(const char *fmt, ...)
 {
-	_cleanup_buf_ struct buf raw = BUF_INIT(TEXT_MAX), b = BUF_INIT(TEXT_MAX * 6);
+	_cleanup_buf_ struct buf b = BUF_INIT(TEXT_MAX * 6);
 	va_list ap;
 
 	va_start(ap, fmt);
-	buf_vaddf(&raw, fmt, ap);
+	escape_text(&b, fmt, ap);
 	va_end(ap);
-	out_escape(&b, buf_str(&raw), raw.len);
 	puts(buf_str(&b));
 }
 
@@ -241,13 +249,12 @@ int out_json(const json_t *j, struct err *e)
 
 void out_note(const char *fmt, ...)
 {
-	_cleanup_buf_ struct buf raw = BUF_INIT(TEXT_MAX), b = BUF_INIT(TEXT_MAX * 6);
+	_cleanup_buf_ struct buf b = BUF_INIT(TEXT_MAX * 6);
 	va_list ap;
 
 	va_start(ap, fmt);
-	buf_vaddf(&raw, fmt, ap);
+	escape_text(&b, fmt, ap);
 	va_end(ap);
-	out_escape(&b, buf_str(&raw), raw.len);
 	fflush(stdout);
 	fprintf(stderr, "skerry: %s\n", buf_str(&b));
 }

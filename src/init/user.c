@@ -9,6 +9,7 @@
 
 #include "base/banned.h"
 #include "base/cleanup.h"
+#include "base/fd.h"
 #include "base/str.h"
 
 enum {
@@ -25,7 +26,7 @@ static int read_regular(const char *dir, const char *name, char **ret)
 	_cleanup_free_ char *text = NULL;
 	char path[256];
 	struct stat st;
-	size_t len = 0;
+	ssize_t len;
 
 	if (snprintf(path, sizeof(path), "%s/%s", dir, name) >= (int)sizeof(path))
 		return -ENAMETOOLONG;
@@ -43,17 +44,9 @@ static int read_regular(const char *dir, const char *name, char **ret)
 	text = malloc((size_t)st.st_size + 2);
 	if (!text)
 		return -ENOMEM;
-	while (len < (size_t)st.st_size + 1) {
-		ssize_t n = read(fd, text + len, (size_t)st.st_size + 1 - len);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		if (n == 0)
-			break;
-		len += (size_t)n;
-	}
+	len = read_full(fd, text, (size_t)st.st_size + 1);
+	if (len < 0)
+		return (int)len;
 	text[len] = '\0';
 	*ret = take_ptr(text);
 	return 0;

@@ -15,5 +15,6 @@ int inside_dir(int root, const char *path, mode_t mode);
 /* Writes `text` to `path` below `root` under a temporary name and renames it there. */
 int inside_text(int root, const char *path, const char *text);
 
-/* Mounts everything of the plan below `root`; `engine`: directory of the stage to bind from. */
+/* Mounts everything of the plan below `root`; the current directory is the stage. `cgns`: the
+ * sandbox's cgroup namespace, -1 = none. */
 int inside_mounts(int root, int cgns, struct err *e);

@@ -195,16 +195,7 @@ static void launch(struct machine *m)
 
 static int slot_work(void *arg, struct worker_result *r, struct err *e)
 {
-	struct machine *m = arg;
-	struct slot_ns ns;
-	int status = ready_make(m->slot, &ns, e);
-
-	if (status)
-		return status;
-	r->fds[0] = ns.userns;
-	r->fds[1] = ns.netns;
-	r->fds_count = 2;
-	return 0;
+	return ready_make(((struct machine *)arg)->slot, r, e);
 }
 
 static void slot_made(void *arg, struct worker_result *r)

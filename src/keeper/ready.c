@@ -70,9 +70,17 @@ void ready_drop_all(const void *owner)
 	}
 }
 
-int ready_make(uint32_t slot, struct slot_ns *ret, struct err *e)
+int ready_make(uint32_t slot, struct worker_result *r, struct err *e)
 {
-	int r = table.admitted[net_block(slot)] ? 0 : net_admit(table.conf, slot, e);
+	struct slot_ns ns;
+	int status = table.admitted[net_block(slot)] ? 0 : net_admit(table.conf, slot, e);
 
-	return r ? r : slot_make(table.conf, slot, ret, e);
+	if (!status)
+		status = slot_make(table.conf, slot, &ns, e);
+	if (status)
+		return status;
+	r->fds[0] = ns.userns;
+	r->fds[1] = ns.netns;
+	r->fds_count = 2;
+	return 0;
 }

@@ -9,6 +9,7 @@
 #include "base/err.h"
 
 #include "conf.h"
+#include "job.h"
 #include "slot.h"
 
 int ready_init(const struct conf *c, struct err *e);
@@ -21,6 +22,6 @@ void ready_drop(uint32_t slot);
 void ready_drop_all(const void *owner);
 
 /* For workers: makes slot `slot`, after its block of addresses was let through the table. */
-int ready_make(uint32_t slot, struct slot_ns *ret, struct err *e);
+int ready_make(uint32_t slot, struct worker_result *r, struct err *e);
 /* The dispatcher's note that a worker has done so. */
 void ready_admitted(uint32_t slot);

@@ -221,16 +221,7 @@ static void run_sandbox_list(struct job *j)
 
 static int slot_prepare_work(void *arg, struct worker_result *r, struct err *e)
 {
-	uint32_t slot = ((struct job *)arg)->req.body.slot.slot;
-	struct slot_ns ns;
-	int status = ready_make(slot, &ns, e);
-
-	if (status)
-		return status;
-	r->fds[0] = ns.userns;
-	r->fds[1] = ns.netns;
-	r->fds_count = 2;
-	return 0;
+	return ready_make(((struct job *)arg)->req.body.slot.slot, r, e);
 }
 
 static void slot_prepared(void *arg, struct worker_result *r)
