@@ -204,6 +204,9 @@ class Host:
                 run("umount", place)
         subprocess.run(["nft", "delete", "table", "inet", self.instance], stderr=subprocess.DEVNULL,
                        check=False)
+        for gateway in (f"10.215.{8 * self.number}.1/32", f"fd5b:e7c4:a10{self.number}::1/128"):
+            subprocess.run(["ip", "addr", "del", gateway, "dev", "lo"],
+                           stderr=subprocess.DEVNULL, check=False)
         for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines():
             if " - cgroup" in line:
                 group = pathlib.Path(line.split()[4]) / self.instance
