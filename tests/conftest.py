@@ -1,7 +1,8 @@
 """Fixtures of the black-box suites: one private instance for the whole run, one sandbox per test.
 
-SKERRY_TEST_BUILD names the build directory (default `build`), SKERRY_TEST_LOGS a directory that
-gets the daemons' logs, SKERRY_TEST_LONG=1 runs the tests marked `long` too.
+SKERRY_TEST_BUILD names the build directory (default `build`), SKERRY_TEST_IMAGE the image recipe the
+sandboxes are made from (default debian-12-slim), SKERRY_TEST_LOGS a directory that gets the daemons'
+logs, SKERRY_TEST_LONG=1 runs the tests marked `long` too.
 """
 
 import itertools
@@ -12,20 +13,23 @@ import sys
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent / "instance"))
-from instance import TREE, Instance  # noqa: E402
+from instance import IMAGE, RECIPE, TREE, Instance  # noqa: E402
 
-IMAGE = "debian:12-slim"
 numbers = itertools.count(1)
 
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "long: its length or size is its point; runs in test-long")
+    config.addinivalue_line("markers", "full_image: about what only the image debian:12 has")
 
 
 def pytest_collection_modifyitems(items):
-    if os.environ.get("SKERRY_TEST_LONG") == "1":
-        return
-    kept = [item for item in items if not item.get_closest_marker("long")]
+    left_out = set()
+    if os.environ.get("SKERRY_TEST_LONG") != "1":
+        left_out.add("long")
+    if RECIPE != "debian-12":
+        left_out.add("full_image")
+    kept = [item for item in items if not left_out & {m.name for m in item.iter_markers()}]
     if kept:
         items[0].config.hook.pytest_deselected(items=[i for i in items if i not in kept])
     items[:] = kept
@@ -36,7 +40,7 @@ def instance():
     build = TREE / os.environ.get("SKERRY_TEST_BUILD", "build")
     skerry = Instance(build, os.environ.get("SKERRY_TEST_LOGS"))
     with skerry:
-        skerry.import_image("debian-12-slim")
+        skerry.import_image(RECIPE)
         yield skerry
 
 

@@ -7,14 +7,13 @@ import re
 import socket
 import subprocess
 
-from instance import wait_until
+from instance import IMAGE, wait_until
 
 __all__ = ["IMAGE", "JSONL", "back_to", "background", "cgroup_dirs", "command_state", "disks",
            "errors_of", "execute", "finished", "gone", "link_number", "link_of", "logs",
            "mountinfo", "output", "put_file", "raw_http", "sandbox_pid", "settled",
            "split_answer", "traces", "until", "wait_until"]
 
-IMAGE = "debian:12-slim"
 JSONL = "application/jsonl"
 
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-IMAGE = "debian:12-slim"
+from kit import IMAGE
 
 
 @pytest.fixture

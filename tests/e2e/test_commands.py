@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from kit import (JSONL, background, command_state, errors_of, execute, finished, logs, output,
+from kit import (IMAGE, JSONL, background, command_state, errors_of, execute, finished, logs, output,
                  split_answer, until)
 
 MIB = 1 << 20
@@ -21,7 +21,7 @@ MIB = 1 << 20
 def box(instance):
     """A sandbox for what leaves no trace that another test could see."""
     answer = instance.api("POST", "/sandboxes?wait=running",
-                          {"name": "box", "os": "debian:12-slim"})
+                          {"name": "box", "os": IMAGE})
     assert answer.status == 201, f"{answer}\n{instance.logs()}"
     yield answer.json
     instance.api("DELETE", f"/sandboxes/{answer.json['id']}")

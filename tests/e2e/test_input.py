@@ -556,7 +556,7 @@ def test_derived_identifiers_are_numbered(new_sandbox):
 
 # --- HTTP as text --------------------------------------------------------------------------------
 
-CREATE = b'{"name":"smuggled","os":"debian:12-slim"}'
+CREATE = b'{"name":"smuggled","os":"%s"}' % IMAGE.encode()
 
 
 def head(instance, line, *headers):

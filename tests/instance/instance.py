@@ -26,6 +26,8 @@ import time
 
 TREE = pathlib.Path(__file__).resolve().parents[2]
 IMAGE_CACHE = "/var/cache/skerry/images"
+RECIPE = os.environ.get("SKERRY_TEST_IMAGE", "debian-12-slim")
+IMAGE = RECIPE.replace("debian-12", "debian:12", 1)
 NUMBERS = range(1, 9)
 PLACES = {
     "skerryd": "src/daemon/skerryd",
@@ -405,7 +407,7 @@ class Instance:
         return subprocess.run([self.program("skerry"), *words], env=env, capture_output=True,
                               text=True, timeout=more.pop("timeout", 300), **more)
 
-    def import_image(self, recipe="debian-12-slim", name=None):
+    def import_image(self, recipe=RECIPE, name=None):
         """Builds the image (once per host) and imports it; answers its name."""
         done = subprocess.run(
             [TREE / "images/build", "--tar", recipe],
@@ -433,7 +435,7 @@ def main():
         )
         print(f"instance {skerry.name} below {skerry.base}, API at {env['SKERRY_URL']};"
               " ends with this shell\n"
-              "images: debian:12-slim, also as debian:12 ('skerry create q' works)", flush=True)
+              f"images: {IMAGE}, also as debian:12 ('skerry create q' works)", flush=True)
         subprocess.run([os.environ.get("SHELL", "/bin/sh")], env=env)
 
 

@@ -7,6 +7,8 @@ import time
 
 import pytest
 
+from instance import IMAGE
+
 
 def exec_(instance, sandbox, command, **fields):
     answer = instance.api("POST", f"/sandboxes/{sandbox['id']}/exec",
@@ -60,7 +62,7 @@ def test_a_sandbox_and_its_command_outlive(instance, new_sandbox, how):
 
 
 def test_the_command_line(instance):
-    done = instance.cli("create", "by-cli", "--os", "debian:12-slim", "--wait", "running")
+    done = instance.cli("create", "by-cli", "--os", IMAGE, "--wait", "running")
     assert done.returncode == 0, done.stderr
     try:
         done = instance.cli("exec", "by-cli", "--", "sh", "-c", "echo out; echo err >&2; exit 7")
