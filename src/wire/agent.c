@@ -64,6 +64,16 @@ int agent_hello_check(const struct agent_hello *h)
 	return h->version < AGENT_OLDEST || h->oldest > AGENT_VERSION ? -EPROTONOSUPPORT : 0;
 }
 
+/* Columns or rows of a terminal. */
+static uint16_t dec_size(struct dec *d)
+{
+	uint32_t n = dec_u32(d);
+
+	if (n < 1 || n > AGENT_TERMINAL_MAX)
+		d->bad = true;
+	return d->bad ? 0 : (uint16_t)n;
+}
+
 void agent_put_run(struct buf *out, const struct agent_run *run)
 {
 	struct buf body = BUF_INIT(AGENT_MESSAGE_MAX);
@@ -79,6 +89,10 @@ void agent_put_run(struct buf *out, const struct agent_run *run)
 	enc_str(&body, run->default_user);
 	enc_strv(&body, (const char *const *)run->argv);
 	enc_strv(&body, (const char *const *)run->env);
+	if (run->flags & RUN_TERMINAL) {
+		enc_u32(&body, run->cols);
+		enc_u32(&body, run->rows);
+	}
 	put_body(out, AGENT_RUN, &body);
 }
 
@@ -99,7 +113,11 @@ int agent_get_run(const struct message *m, struct agent_run *ret)
 	run.default_user = dec_str(&d, NAME_LIMIT);
 	run.argv = dec_strv(&d, AGENT_ARGS_MAX, AGENT_STRING_MAX);
 	run.env = dec_strv(&d, AGENT_ENV_MAX, AGENT_STRING_MAX);
-	if (!dec_done(&d) || !id_valid(run.id, NULL) || run.runtime > RUNTIME_TYPESCRIPT ||
+	if (run.flags & RUN_TERMINAL) {
+		run.cols = dec_size(&d);
+		run.rows = dec_size(&d);
+	}
+	if (!dec_done(&d) || !id_valid(run.id, NULL) || run.runtime > RUNTIME_SHELL ||
 	    !run.argv[0] || (run.runtime != RUNTIME_ARGS && run.argv[1])) {
 		agent_run_release(&run);
 		return d.no_memory ? -ENOMEM : -EPROTO;
@@ -155,6 +173,31 @@ int agent_get_signal(const struct message *m, struct agent_signal *ret)
 	if (!dec_done(&d) || !id_valid(s.id, NULL) || s.signal == 0 || s.signal > 64)
 		return -EPROTO;
 	*ret = s;
+	return 0;
+}
+
+void agent_put_resize(struct buf *out, const struct agent_resize *r)
+{
+	struct buf body = BUF_INIT(FRAME_MAX);
+
+	enc_str(&body, r->id);
+	enc_u32(&body, r->cols);
+	enc_u32(&body, r->rows);
+	put_body(out, AGENT_RESIZE, &body);
+}
+
+int agent_get_resize(const struct message *m, struct agent_resize *ret)
+{
+	struct agent_resize r;
+	struct dec d;
+
+	dec_init(&d, m->data, m->len);
+	r.id = dec_str(&d, ID_LEN);
+	r.cols = dec_size(&d);
+	r.rows = dec_size(&d);
+	if (!dec_done(&d) || !id_valid(r.id, NULL))
+		return -EPROTO;
+	*ret = r;
 	return 0;
 }
 

@@ -12,7 +12,9 @@
  *   operation     client sends                        agent answers
  *   run           RUN [STDIN… STDIN_EOF] ACK…         STARTED [OUTPUT STDIN_ACK]… EXIT, or FAIL
  *   attach        ATTACH [STDIN… STDIN_EOF] ACK…      STARTED [OUTPUT STDIN_ACK]… EXIT, or FAIL
+ *   input         INPUT STDIN… [STDIN_EOF]            DONE (all is taken over) or FAIL
  *   signal        SIGNAL                              DONE or FAIL
+ *   resize        RESIZE                              DONE or FAIL
  *   terminate     TERMINATE                           DONE (once the tree is gone) or FAIL
  *   list          LIST                                COMMAND… DONE
  *   forget        FORGET                              DONE or FAIL
@@ -26,6 +28,17 @@
  * attaches and acknowledges it. An OUTPUT frame carries the offset of its first byte in its stream;
  * a gap between the end of one and the start of the next is what had to be dropped.
  * An ended command stays listed until FORGET.
+ *
+ * INPUT is for whoever writes to a command that another connection is attached to; any number of
+ * them may, each in its own order. The client ends it by closing its sending side. It has no window:
+ * while AGENT_STDIN_KEEP bytes wait for the command, the agent does not read such a connection.
+ * What comes for a command whose reader is gone is dropped, and that is no error. FAIL comes at any
+ * time: "command_unknown", "command_ended", "stdin_closed" (it was started without RUN_STDIN, or its
+ * end was told before).
+ *
+ * With RUN_TERMINAL the command has a terminal of its own for all three streams: what it writes is
+ * stream 1, STDIN are bytes typed, STDIN_EOF is nothing, and SIGNAL goes to the foreground process
+ * group. RESIZE sets its size and tells the foreground group, also when the size is the same.
  *
  * Both directions have a window, so neither side ever has more under way than the other has room
  * for, and neither stops reading: an ACK is found however much stdin lies before it, a STDIN_ACK
@@ -51,7 +64,7 @@
 #include "wire/frame.h"
 
 enum {
-	AGENT_VERSION = 1,
+	AGENT_VERSION = 2, /* 2: INPUT, RESIZE, RUN_TERMINAL, RUNTIME_SHELL */
 	AGENT_OLDEST = 1,
 	AGENT_MESSAGE_MAX = 2 * 1024 * 1024 + 64 * 1024, /* bytes: a RUN with 1 MiB of script */
 	AGENT_WINDOW = 256 * 1024,         /* bytes sent and not acknowledged, both streams */
@@ -62,6 +75,7 @@ enum {
 	AGENT_ARGS_MAX = 65536,
 	AGENT_ENV_MAX = 4096,
 	AGENT_STRING_MAX = 1024 * 1024,
+	AGENT_TERMINAL_MAX = 4096, /* columns, rows */
 };
 
 enum agent_type {
@@ -76,6 +90,8 @@ enum agent_type {
 	AGENT_STOP,
 	AGENT_ACK,
 	AGENT_FORGET,
+	AGENT_INPUT,
+	AGENT_RESIZE,
 
 	AGENT_STARTED = 64,
 	AGENT_OUTPUT,
@@ -97,11 +113,14 @@ enum agent_runtime {
 	RUNTIME_BASH,
 	RUNTIME_PYTHON,
 	RUNTIME_JAVASCRIPT,
-	RUNTIME_TYPESCRIPT
+	RUNTIME_TYPESCRIPT,
+	RUNTIME_SHELL, /* the user's login shell; argv is one empty string */
 };
 
 enum agent_run_flag {
 	RUN_STDIN = 1u << 0, /* STDIN frames follow; else standard input is at end of file */
+	/* a terminal of `cols` by `rows`, which are sent only with this flag; implies RUN_STDIN */
+	RUN_TERMINAL = 1u << 1,
 };
 
 /* What to run. Strings belong to the message it was decoded from, the two arrays to the struct. */
@@ -115,8 +134,9 @@ struct agent_run {
 	const char *default_cwd;  /* falls back to the user's home, then "/" */
 	const char *user;         /* asked for: name or uid, must exist; "" = default_user */
 	const char *default_user; /* falls back to root */
-	char **argv; /* RUNTIME_ARGS: the argument list; else one element, the script */
-	char **env;  /* "KEY=value", over the agent's own HOME, USER, PATH, LANG… */
+	char **argv;         /* RUNTIME_ARGS: the argument list; else one element, the script */
+	char **env;          /* "KEY=value", over the agent's own HOME, USER, PATH, LANG… */
+	uint16_t cols, rows; /* RUN_TERMINAL: 1 to AGENT_TERMINAL_MAX; else 0 */
 };
 void agent_run_release(struct agent_run *run);
 
@@ -165,6 +185,11 @@ struct agent_signal {
 	uint32_t grace_ms; /* TERMINATE: between this signal and KILL */
 };
 
+struct agent_resize {
+	const char *id;
+	uint16_t cols, rows; /* 1 to AGENT_TERMINAL_MAX */
+};
+
 struct agent_ack {
 	uint64_t offset[2];
 };
@@ -192,7 +217,8 @@ void agent_put_attach(struct buf *out, const struct agent_attach *a);
 void agent_put_signal(struct buf *out, uint8_t type, const struct agent_signal *s);
 void agent_put_ack(struct buf *out, const struct agent_ack *a);
 void agent_put_stop(struct buf *out, uint32_t grace_ms);
-void agent_put_id(struct buf *out, uint8_t type, const char *id); /* FORGET */
+void agent_put_resize(struct buf *out, const struct agent_resize *r);
+void agent_put_id(struct buf *out, uint8_t type, const char *id); /* FORGET, INPUT */
 void agent_put_empty(struct buf *out, uint8_t type);              /* LIST, STDIN_EOF, DONE */
 void agent_put_started(struct buf *out, const struct agent_started *s);
 void agent_put_output(struct buf *out, const struct agent_output *o);
@@ -209,6 +235,7 @@ int agent_get_attach(const struct message *m, struct agent_attach *ret);
 int agent_get_signal(const struct message *m, struct agent_signal *ret);
 int agent_get_ack(const struct message *m, struct agent_ack *ret);
 int agent_get_stop(const struct message *m, uint32_t *ret_grace_ms);
+int agent_get_resize(const struct message *m, struct agent_resize *ret);
 int agent_get_id(const struct message *m, const char **ret_id);
 int agent_get_started(const struct message *m, struct agent_started *ret);
 int agent_get_output(const struct message *m, struct agent_output *ret);
