@@ -15,6 +15,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/str.h"
 #include "wire/agent.h"
 
 enum { COMMAND_KEEP = 1024 * 1024 }; /* bytes of head, and of tail, of each stream */
@@ -91,6 +92,17 @@ int output_stat(const char *sandbox, const char *id, int stream, struct output_v
 /* Copies bytes from `offset` of the stream; the count (short at the gap and at the end). */
 ssize_t output_read(const char *sandbox, const char *id, int stream, uint64_t offset, void *data,
 		    size_t len, struct err *e);
+/* The same for who asks again and again: the file is opened once, as soon as there is one. */
+struct output_reader {
+	char sandbox[ID_SIZE], id[ID_SIZE];
+	int stream;
+	int fd; /* -1: nothing kept yet */
+};
+void output_reader_init(struct output_reader *r, const char *sandbox, const char *id, int stream);
+void output_reader_release(struct output_reader *r);
+int output_reader_stat(struct output_reader *r, struct output_view *ret, struct err *e);
+ssize_t output_reader_read(struct output_reader *r, uint64_t offset, void *data, size_t len,
+			   struct err *e);
 /* Removes the files of one command, or of all of a sandbox (id NULL). */
 int output_remove(const char *sandbox, const char *id, struct err *e);
 

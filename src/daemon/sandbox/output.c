@@ -4,7 +4,6 @@
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,37 +13,21 @@
 #include "base/fd.h"
 #include "base/log.h"
 
-enum {
-	HEAD_SIZE = 64,
-	RING_AT = HEAD_SIZE + COMMAND_KEEP,
-	VERSION = 1,
-	READ_TRIES = 1000,
-};
-
-#define MAGIC 0x74756f2d79726b73ull /* "skry-out" */
-
-/* On disk, little-endian. `check` tells a head that was read while it was written. */
-struct output_head {
-	uint64_t magic;
-	uint64_t version;
-	uint64_t total;
-	uint64_t head;
-	uint64_t tail_at;
-	uint64_t check;
-	uint64_t unused[2];
-};
-_Static_assert(sizeof(struct output_head) == (size_t)HEAD_SIZE, "a head of 64 bytes");
-
-enum { NAME_SIZE = 2 * ID_SIZE + 4 };
+#include "daemon/sandbox/output_priv.h"
 
 static int root = -1;
 
-static void file_name(char out[NAME_SIZE], const char *sandbox, const char *id, int stream)
+int output_dir(void)
 {
-	snprintf(out, NAME_SIZE, "%s/%s.%d", sandbox, id, stream);
+	return root;
 }
 
-static uint64_t head_check(const struct output_view *v)
+void output_name(char out[OUTPUT_NAME_SIZE], const char *sandbox, const char *id, int stream)
+{
+	snprintf(out, OUTPUT_NAME_SIZE, "%s/%s.%d", sandbox, id, stream);
+}
+
+uint64_t output_head_check(const struct output_view *v)
 {
 	const uint64_t odd = 0x9e3779b97f4a7c15ull;
 
@@ -61,24 +44,6 @@ static ssize_t pwrite_full(int fd, const void *data, size_t len, off_t at)
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
-			break;
-		done += (size_t)n;
-	}
-	return (ssize_t)done;
-}
-
-static ssize_t pread_full(int fd, void *data, size_t len, off_t at)
-{
-	size_t done = 0;
-
-	while (done < len) {
-		ssize_t n = pread(fd, (char *)data + done, len - done, at + (off_t)done);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		if (n == 0)
 			break;
 		done += (size_t)n;
 	}
@@ -118,68 +83,31 @@ void output_flush(struct output_file *o)
 	if (!o->dirty || o->fd < 0)
 		return;
 	h = (struct output_head){
-		.magic = htole64(MAGIC),
-		.version = htole64(VERSION),
+		.magic = htole64(OUTPUT_MAGIC),
+		.version = htole64(OUTPUT_VERSION),
 		.total = htole64(o->view.total),
 		.head = htole64(o->view.head),
 		.tail_at = htole64(o->view.tail_at),
-		.check = htole64(head_check(&o->view)),
+		.check = htole64(output_head_check(&o->view)),
 	};
 	/* where that fails the readers see less than there is, and the next flush tries again */
 	if (pwrite_full(o->fd, &h, sizeof(h), 0) == (ssize_t)sizeof(h))
 		o->dirty = o->announce = false;
 }
 
-/* 0 and the view; -EAGAIN for a head that is being written, -EUCLEAN for what is no file of ours. */
-static int read_head_once(int fd, struct output_view *ret)
-{
-	struct output_head h;
-	struct output_view v;
-	ssize_t n = pread_full(fd, &h, sizeof(h), 0);
-
-	if (n < 0)
-		return (int)n;
-	if (n == 0 || (n == (ssize_t)sizeof(h) && h.magic == 0)) {
-		*ret = (struct output_view){ 0 }; /* made, its first head not written yet */
-		return 0;
-	}
-	if (n != (ssize_t)sizeof(h) || le64toh(h.magic) != MAGIC || le64toh(h.version) != VERSION)
-		return -EUCLEAN;
-	v = (struct output_view){ le64toh(h.total), le64toh(h.head), le64toh(h.tail_at) };
-	if (le64toh(h.check) != head_check(&v))
-		return -EAGAIN;
-	if (v.head > COMMAND_KEEP || v.head > v.tail_at || v.tail_at > v.total ||
-	    v.total - v.tail_at > COMMAND_KEEP || v.total > OUTPUT_TOTAL_MAX)
-		return -EUCLEAN;
-	*ret = v;
-	return 0;
-}
-
-static int read_head(int fd, struct output_view *ret)
-{
-	int r = -EAGAIN;
-
-	for (int i = 0; i < READ_TRIES && r == -EAGAIN; i++) {
-		if (i)
-			sched_yield();
-		r = read_head_once(fd, ret);
-	}
-	return r == -EAGAIN ? -EUCLEAN : r;
-}
-
 int output_resume(struct output_file *o, struct err *e)
 {
 	_cleanup_close_ int fd = -1;
-	char name[NAME_SIZE];
+	char name[OUTPUT_NAME_SIZE];
 	int r;
 
-	file_name(name, o->sandbox, o->id, o->stream);
+	output_name(name, o->sandbox, o->id, o->stream);
 	fd = openat(root, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0 && errno == ENOENT)
 		return 0;
 	if (fd < 0)
 		return err_set(e, errno, "open kept output '%s': %m", name);
-	r = read_head(fd, &o->view);
+	r = output_read_head(fd, &o->view);
 	if (r < 0)
 		return err_set(e, r, "read kept output '%s': %s", name, strerror(-r));
 	o->fd = take_fd(&fd);
@@ -190,9 +118,9 @@ int output_resume(struct output_file *o, struct err *e)
 static void make_file(struct output_file *o)
 {
 	const int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-	char name[NAME_SIZE];
+	char name[OUTPUT_NAME_SIZE];
 
-	file_name(name, o->sandbox, o->id, o->stream);
+	output_name(name, o->sandbox, o->id, o->stream);
 	o->fd = openat(root, name, flags, 0600);
 	if (o->fd < 0 && errno == ENOENT &&
 	    (mkdirat(root, o->sandbox, 0700) == 0 || errno == EEXIST))
@@ -219,7 +147,7 @@ static size_t append_head(struct output_file *o, const char *data, size_t len)
 {
 	struct output_view *v = &o->view;
 	size_t piece = len < COMMAND_KEEP - v->head ? len : (size_t)(COMMAND_KEEP - v->head);
-	ssize_t n = pwrite_full(o->fd, data, piece, HEAD_SIZE + (off_t)v->head);
+	ssize_t n = pwrite_full(o->fd, data, piece, OUTPUT_HEAD_SIZE + (off_t)v->head);
 
 	v->head += (size_t)n;
 	v->total = v->tail_at = v->head;
@@ -243,7 +171,7 @@ static size_t append_ring(struct output_file *o, const char *data, size_t len)
 	}
 	if (o->announce)
 		output_flush(o);
-	if (!o->announce && pwrite_full(o->fd, data, piece, RING_AT + (off_t)at) == (ssize_t)piece)
+	if (!o->announce && pwrite_full(o->fd, data, piece, OUTPUT_RING_AT + (off_t)at) == (ssize_t)piece)
 		v->total = total;
 	else
 		lose_to(o, total);
@@ -294,110 +222,6 @@ int output_finish(struct output_file *o, uint64_t total)
 	return 0;
 }
 
-/* A descriptor, -ENOENT where nothing was kept. */
-static int open_kept(const char *sandbox, const char *id, int stream, struct err *e)
-{
-	char name[NAME_SIZE];
-	int fd;
-
-	if (!id_valid(sandbox, NULL) || !id_valid(id, NULL) || stream < 1 || stream > 2)
-		return err_set(e, EINVAL, "not the output of a command");
-	file_name(name, sandbox, id, stream);
-	fd = openat(root, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0 && errno != ENOENT)
-		return err_set(e, errno, "open kept output '%s': %m", name);
-	return fd < 0 ? -ENOENT : fd;
-}
-
-static int err_damaged(struct err *e, int r, const char *id)
-{
-	return err_set(e, r, "read kept output of '%s': %s", id, strerror(-r));
-}
-
-int output_stat(const char *sandbox, const char *id, int stream, struct output_view *ret,
-		struct err *e)
-{
-	_cleanup_close_ int fd = open_kept(sandbox, id, stream, e);
-	int r;
-
-	if (fd == -ENOENT) {
-		*ret = (struct output_view){ 0 };
-		return 0;
-	}
-	if (fd < 0)
-		return fd;
-	r = read_head(fd, ret);
-	return r < 0 ? err_damaged(e, r, id) : 0;
-}
-
-/* Where the byte at `offset` lies and how many follow it there; 0 in a gap and at the end. */
-static size_t locate(const struct output_view *v, uint64_t offset, off_t *ret_at)
-{
-	uint64_t ring;
-
-	if (offset < v->head) {
-		*ret_at = HEAD_SIZE + (off_t)offset;
-		return (size_t)(v->head - offset);
-	}
-	if (offset < v->tail_at || offset >= v->total)
-		return 0;
-	ring = offset % COMMAND_KEEP;
-	*ret_at = RING_AT + (off_t)ring;
-	return v->total - offset < COMMAND_KEEP - ring ? (size_t)(v->total - offset)
-						       : (size_t)(COMMAND_KEEP - ring);
-}
-
-static ssize_t read_kept(int fd, uint64_t offset, char *data, size_t len)
-{
-	struct output_view v, after;
-	size_t got = 0;
-	int r = read_head(fd, &v);
-
-	if (r < 0)
-		return r;
-	while (got < len) {
-		off_t at;
-		size_t piece = locate(&v, offset + got, &at);
-		ssize_t n;
-
-		if (piece == 0)
-			break;
-		n = pread_full(fd, data + got, piece < len - got ? piece : len - got, at);
-		if (n < 0)
-			return n;
-		if (n == 0)
-			return -EUCLEAN;
-		got += (size_t)n;
-	}
-	/* what the ring overwrote meanwhile is not what was asked for */
-	r = read_head(fd, &after);
-	if (r < 0)
-		return r;
-	if (offset + got > v.head && after.tail_at > v.tail_at) {
-		uint64_t from = offset > v.head ? offset : v.head;
-
-		if (from < after.tail_at)
-			got = offset < v.head ? (size_t)(v.head - offset) : 0;
-	}
-	return (ssize_t)got;
-}
-
-ssize_t output_read(const char *sandbox, const char *id, int stream, uint64_t offset, void *data,
-		    size_t len, struct err *e)
-{
-	_cleanup_close_ int fd = open_kept(sandbox, id, stream, e);
-	ssize_t n;
-
-	if (fd == -ENOENT)
-		return 0;
-	if (fd < 0)
-		return fd;
-	if (offset > OUTPUT_TOTAL_MAX)
-		return 0;
-	n = read_kept(fd, offset, data, len);
-	return n < 0 ? err_damaged(e, (int)n, id) : n;
-}
-
 static int remove_all(const char *sandbox, struct err *e)
 {
 	_cleanup_dir_ DIR *d = NULL;
@@ -428,14 +252,14 @@ static int remove_all(const char *sandbox, struct err *e)
 
 int output_remove(const char *sandbox, const char *id, struct err *e)
 {
-	char name[NAME_SIZE];
+	char name[OUTPUT_NAME_SIZE];
 
 	if (!id_valid(sandbox, NULL) || (id && !id_valid(id, NULL)))
 		return err_set(e, EINVAL, "not the output of a command");
 	if (!id)
 		return remove_all(sandbox, e);
 	for (int stream = 1; stream <= 2; stream++) {
-		file_name(name, sandbox, id, stream);
+		output_name(name, sandbox, id, stream);
 		if (unlinkat(root, name, 0) < 0 && errno != ENOENT)
 			return err_set(e, errno, "remove kept output '%s': %m", name);
 	}
