@@ -141,7 +141,7 @@ int dispatch_head(struct request *r, struct err *e)
 		code = route_find(r, e);
 	if (!code)
 		code = check_scope(r, e);
-	if (!code && !r->route->handler && !r->route->upload) {
+	if (!code && !route_available(r->route)) {
 		err_reason(e, ENOTSUP, "not_available", "%s: not available yet", r->route->summary);
 		code = err_field(e, "%s", r->route->summary);
 	}

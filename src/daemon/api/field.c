@@ -14,13 +14,10 @@ enum { PATH_SIZE = 64 };
 static const char *type_name(enum field_kind kind)
 {
 	static const char *const names[] = {
-		[FIELD_KIND_STR] = "a string",
-		[FIELD_KIND_ENUM] = "a string",
-		[FIELD_KIND_U32] = "an integer",
-		[FIELD_KIND_BOOL] = "true or false",
-		[FIELD_KIND_SECONDS] = "a number",
-		[FIELD_KIND_LIST] = "a list of strings",
-		[FIELD_KIND_MAP] = "an object of strings",
+		[FIELD_KIND_STR] = "a string",           [FIELD_KIND_ENUM] = "a string",
+		[FIELD_KIND_U32] = "an integer",         [FIELD_KIND_U64] = "an integer",
+		[FIELD_KIND_BOOL] = "true or false",     [FIELD_KIND_SECONDS] = "a number",
+		[FIELD_KIND_LIST] = "a list of strings", [FIELD_KIND_MAP] = "an object of strings",
 		[FIELD_KIND_OBJECT] = "an object",
 	};
 
@@ -105,10 +102,10 @@ static int decode_enum(const struct field *f, const json_t *value, const char *p
 	return bad(e, path, "must be one of %s", all);
 }
 
-static int decode_u32(const struct field *f, const json_t *value, const char *path, void *at,
-		      struct err *e)
+static int decode_integer(const struct field *f, const json_t *value, const char *path, void *at,
+			  struct err *e)
 {
-	uint64_t max = f->max ? f->max : UINT32_MAX;
+	uint64_t max = f->max ? f->max : f->kind == FIELD_KIND_U32 ? UINT32_MAX : INT64_MAX;
 	json_int_t n;
 
 	if (!json_is_integer(value))
@@ -117,7 +114,10 @@ static int decode_u32(const struct field *f, const json_t *value, const char *pa
 	if (n < 0 || (uint64_t)n < f->min || (uint64_t)n > max)
 		return bad(e, path, "must be from %llu to %llu", (unsigned long long)f->min,
 			   (unsigned long long)max);
-	*(uint32_t *)at = (uint32_t)n;
+	if (f->kind == FIELD_KIND_U32)
+		*(uint32_t *)at = (uint32_t)n;
+	else
+		*(uint64_t *)at = (uint64_t)n;
 	return 0;
 }
 
@@ -208,10 +208,10 @@ static int decode_one(const struct field *f, const json_t *value, const char *pa
 {
 	static int (*const decoders[])(const struct field *, const json_t *, const char *, void *,
 				       struct err *) = {
-		[FIELD_KIND_STR] = decode_string,      [FIELD_KIND_ENUM] = decode_enum,
-		[FIELD_KIND_U32] = decode_u32,         [FIELD_KIND_BOOL] = decode_bool,
-		[FIELD_KIND_SECONDS] = decode_seconds, [FIELD_KIND_LIST] = decode_list,
-		[FIELD_KIND_MAP] = decode_map,
+		[FIELD_KIND_STR] = decode_string,  [FIELD_KIND_ENUM] = decode_enum,
+		[FIELD_KIND_U32] = decode_integer, [FIELD_KIND_U64] = decode_integer,
+		[FIELD_KIND_BOOL] = decode_bool,   [FIELD_KIND_SECONDS] = decode_seconds,
+		[FIELD_KIND_LIST] = decode_list,   [FIELD_KIND_MAP] = decode_map,
 	};
 
 	if (json_is_null(value))
@@ -232,7 +232,7 @@ static void set_absent(const struct field *f, void *out)
 		*(uint32_t *)at = (uint32_t)f->absent;
 	else if (f->kind == FIELD_KIND_BOOL)
 		*(bool *)at = f->absent;
-	else if (f->kind == FIELD_KIND_SECONDS)
+	else if (f->kind == FIELD_KIND_SECONDS || f->kind == FIELD_KIND_U64)
 		*(uint64_t *)at = f->absent;
 	else if (f->kind == FIELD_KIND_OBJECT)
 		for (const struct field *s = f->sub; s->name; s++)
@@ -301,7 +301,8 @@ json_t *field_from_text(const struct field *f, const char *text)
 {
 	uint64_t n;
 
-	if (f->kind == FIELD_KIND_U32 && str_u64(text, 0, INT64_MAX, &n) == 0)
+	if ((f->kind == FIELD_KIND_U32 || f->kind == FIELD_KIND_U64) &&
+	    str_u64(text, 0, INT64_MAX, &n) == 0)
 		return json_integer((json_int_t)n);
 	if (f->kind == FIELD_KIND_BOOL && (str_eq(text, "true") || str_eq(text, "false")))
 		return json_boolean(str_eq(text, "true"));

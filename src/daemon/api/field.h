@@ -18,6 +18,7 @@ enum field_kind {
 	FIELD_KIND_STR = 1, /* const char *, NULL when absent */
 	FIELD_KIND_ENUM,    /* const char *, one of `values` */
 	FIELD_KIND_U32,     /* uint32_t, `absent` when absent */
+	FIELD_KIND_U64,     /* uint64_t, at most INT64_MAX; `absent` when absent */
 	FIELD_KIND_BOOL,    /* bool, `absent` when absent */
 	FIELD_KIND_SECONDS, /* uint64_t milliseconds; a number above 0, fractions allowed */
 	FIELD_KIND_LIST,    /* json_t *, an array of strings */
@@ -63,6 +64,11 @@ struct field {
 	{                                                                                          \
 		.name = #member, .kind = FIELD_KIND_U32,                                           \
 		.offset = FIELD_AT(type, member, uint32_t), __VA_ARGS__                            \
+	}
+#define FIELD_U64(type, member, ...)                                                               \
+	{                                                                                          \
+		.name = #member, .kind = FIELD_KIND_U64,                                           \
+		.offset = FIELD_AT(type, member, uint64_t), __VA_ARGS__                            \
 	}
 #define FIELD_BOOL(type, member, ...)                                                              \
 	{                                                                                          \

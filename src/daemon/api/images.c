@@ -104,6 +104,7 @@ static int image_end(struct request *r, bool cut, struct err *e)
 }
 
 const struct upload image_upload = {
+	.type = "application/x-tar",
 	.begin = image_begin,
 	.write = image_write,
 	.end = image_end,

@@ -106,6 +106,11 @@ static bool method_fits(const char *method, const char *asked)
 	       (str_eq(method, "GET") && str_eq(asked, "HEAD"));
 }
 
+bool route_available(const struct route *t)
+{
+	return t->handler || t->upload || t->socket;
+}
+
 int route_find(struct request *r, struct err *e)
 {
 	static const char *const methods[] = { "GET", "POST", "PATCH", "PUT", "DELETE" };

@@ -52,6 +52,9 @@ static json_t *field_schema(const struct field *f)
 		o = json_pack("{ss sI sI}", "type", "integer", "minimum", (json_int_t)f->min,
 			      "maximum", (json_int_t)(f->max ? f->max : UINT32_MAX));
 		break;
+	case FIELD_KIND_U64:
+		o = json_pack("{ss sI}", "type", "integer", "minimum", (json_int_t)f->min);
+		break;
 	case FIELD_KIND_BOOL:
 		o = json_pack("{ss}", "type", "boolean");
 		break;
@@ -178,7 +181,7 @@ static json_t *answers(const struct route *t)
 		    content("application/json", reference(t->shape, strlen(t->shape))));
 	else if (t->type)
 		put(&good, "content", content(t->type, json_pack("{ss}", "type", "string")));
-	else if (t->status != 204)
+	else if (t->status != 204 && !t->socket)
 		put(&good, "content",
 		    content("application/json", json_pack("{ss}", "type", "object")));
 	snprintf(status, sizeof(status), "%u", t->status);
@@ -203,7 +206,7 @@ static json_t *operation(const struct route *t)
 	if (t->upload)
 		put(&o, "requestBody",
 		    json_pack("{so}", "content",
-			      content("application/x-tar",
+			      content(t->upload->type,
 				      json_pack("{ss ss}", "type", "string", "format", "binary"))));
 	if (t->scope == SCOPE_NONE)
 		put(&o, "security", json_array());
@@ -218,7 +221,7 @@ static json_t *paths(void)
 		json_t *item = json_object_get(all, t->pattern);
 		char method[8];
 
-		if (!t->handler && !t->upload)
+		if (!route_available(t))
 			continue;
 		if (!item) {
 			put(&all, t->pattern, json_object());

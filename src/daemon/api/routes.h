@@ -8,9 +8,17 @@
 /* Streams a body that is not JSON: `write` for each piece, `end` for the answer. `end` is called
  * once, whatever happened before; `cut`: the body did not come to its end. */
 struct upload {
+	const char *type; /* of the body, for the document */
 	int (*begin)(struct request *r, struct err *e);
 	int (*write)(struct request *r, const char *data, size_t len, struct err *e);
 	int (*end)(struct request *r, bool cut, struct err *e);
+};
+
+/* A WebSocket: `open` looks whether there can be one and refuses as any handler does; `run` has it
+ * from the upgrade to the end, in the connection's own thread. */
+struct socket_route {
+	int (*open)(struct request *r, struct err *e);
+	void (*run)(struct request *r, int fd, const void *early, size_t early_len);
 };
 
 /* One member of an answer. */
@@ -43,11 +51,14 @@ struct route {
 	bool once;         /* takes Idempotency-Key */
 	bool control;      /* ends or stops something: past the limits of requests under way */
 	const struct upload *upload;
+	const struct socket_route *socket;
 	const char *summary; /* or the name of the part that is not there */
 };
 
 extern const struct route routes[]; /* method NULL at the end */
 
+/* False for what only the contract knows. */
+bool route_available(const struct route *t);
 /* Finds the row and fills r->route and r->params. -ENOENT, or -ENOTBLK with r->allow set. */
 int route_find(struct request *r, struct err *e);
 

@@ -90,9 +90,20 @@ static void attach_again(struct command *c, uint64_t now_ns)
 		put_attach(c, now_ns);
 }
 
+/* The end of what may be acknowledged: all that is in the files, or what a viewer who holds has
+ * passed on. */
+static uint64_t ackable(const struct command *c, int stream)
+{
+	uint64_t limit = c->hold.limit[stream];
+
+	if (!c->hold.held || limit >= have(c, stream))
+		return have(c, stream);
+	return limit > c->acked[stream] ? limit : c->acked[stream];
+}
+
 static void put_ack(struct command *c)
 {
-	const struct agent_ack a = { .offset = { have(c, 0), have(c, 1) } };
+	const struct agent_ack a = { .offset = { ackable(c, 0), ackable(c, 1) } };
 
 	agent_put_ack(&c->conn.out, &a);
 	c->acked[0] = a.offset[0];
@@ -102,7 +113,15 @@ static void put_ack(struct command *c)
 
 static uint64_t unacked(const struct command *c)
 {
-	return have(c, 0) - c->acked[0] + (have(c, 1) - c->acked[1]);
+	return ackable(c, 0) - c->acked[0] + (ackable(c, 1) - c->acked[1]);
+}
+
+/* Those who read what is in the files. */
+static void tell_viewers(struct command *c, uint64_t now_ns)
+{
+	const uint64_t total[2] = { have(c, 0), have(c, 1) };
+
+	live_output(c->id, total, now_ns, &c->hold);
 }
 
 /* Acknowledges what is in the files, once there is enough of it or no more comes. An agent that
@@ -158,6 +177,7 @@ static void take_exit(struct command *c, const struct message *m)
 		lose(c);
 		return;
 	}
+	c->hold.held = false;
 	if (unacked(c)) {
 		put_ack(c);
 		agent_conn_flush(&c->conn);
@@ -291,6 +311,7 @@ void command_turn(struct command *c, short revents, uint64_t now_ns)
 	}
 	if (c->state == LIVE_ASKED && now_ns >= c->answer_ns)
 		break_off(c, now_ns);
+	tell_viewers(c, now_ns);
 	if (!connected(c))
 		return;
 	acknowledge(c, now_ns);
@@ -313,7 +334,7 @@ uint64_t command_wake_ns(const struct command *c)
 	case LIVE_ASKED:
 		return c->answer_ns;
 	default:
-		return c->ack_ns;
+		return c->hold.held && c->hold.until_ns < c->ack_ns ? c->hold.until_ns : c->ack_ns;
 	}
 }
 
@@ -354,12 +375,12 @@ static int put_run(struct command *c, const struct command_spec *spec, struct er
 	struct agent_run run = spec->run;
 	size_t at = 0;
 
-	if (spec->stdin_len)
+	if (spec->stdin_len || spec->stdin_open)
 		run.flags |= RUN_STDIN;
 	if (!run.keep)
 		run.keep = COMMAND_KEEP;
 	agent_put_run(&c->conn.out, &run);
-	if (run.flags & RUN_STDIN)
+	if ((run.flags & RUN_STDIN) && !spec->stdin_open)
 		at = put_stdin(c, spec->stdin_data, spec->stdin_len);
 	if (c->conn.out.failed)
 		return agent_conn_err(c->conn.out.failed, e);

@@ -38,10 +38,11 @@ struct command_result {
 struct command; /* a live one */
 
 struct command_spec {
-	const char *sandbox;  /* id */
-	struct agent_run run; /* run.id is the record's id */
-	const void *stdin_data;
+	const char *sandbox;    /* id */
+	struct agent_run run;   /* run.id is the record's id */
+	const void *stdin_data; /* the whole of its standard input, unless stdin_open */
 	size_t stdin_len;
+	bool stdin_open; /* more comes by command_input.h; stdin_data is empty then */
 };
 
 enum command_step {
@@ -74,7 +75,10 @@ void command_background(struct command *c,
 void command_free(struct command *c);
 
 /* One-shot operations. */
+/* To the foreground process group: of its terminal, or its own. */
 int command_signal(const char *sandbox, const char *id, uint32_t signal, struct err *e);
+int command_resize(const char *sandbox, const char *id, uint16_t cols, uint16_t rows,
+		   struct err *e);
 /* Returns when the whole tree is gone. -ESRCH: nothing was left. */
 int command_terminate(const char *sandbox, const char *id, uint32_t signal, uint32_t grace_ms,
 		      struct err *e);

@@ -11,6 +11,7 @@
 
 #include "daemon/sandbox/command.h"
 #include "daemon/sandbox/command_conn.h"
+#include "daemon/sandbox/live.h"
 #include "daemon/sandbox/output.h"
 
 enum command_state {
@@ -27,6 +28,7 @@ struct command {
 	struct agent_conn conn;
 	struct output_file out[2];
 	uint64_t acked[2];
+	struct live_hold hold; /* by those who read the files */
 	uint64_t ack_ns;       /* an ACK is due then; UINT64_MAX: none */
 	uint64_t answer_ns;    /* ASKED */
 	uint64_t retry_ns;     /* BROKEN */

@@ -81,6 +81,20 @@ int command_terminate(const char *sandbox, const char *id, uint32_t signal, uint
 	return ask_signal(AGENT_TERMINATE, sandbox, id, signal, grace_ms, e);
 }
 
+int command_resize(const char *sandbox, const char *id, uint16_t cols, uint16_t rows, struct err *e)
+{
+	const struct agent_resize size = { .id = id, .cols = cols, .rows = rows };
+	struct buf request = BUF_INIT(FRAME_MAX);
+	int r;
+
+	if (!ids_valid(sandbox, id))
+		return bad_id(e);
+	agent_put_resize(&request, &size);
+	r = ask(sandbox, &request, answer_by(0), e);
+	buf_release(&request);
+	return r;
+}
+
 int command_forget(const char *sandbox, const char *id, struct err *e)
 {
 	struct buf request = BUF_INIT(FRAME_MAX);

@@ -121,6 +121,18 @@ static void turn_by_clock(void)
 	}
 }
 
+/* Those who wait for a viewer: one has moved on. */
+static void turn_held(void)
+{
+	struct command *next;
+
+	for (struct command *c = watch.watched; c; c = next) {
+		next = c->next;
+		if (c->hold.held)
+			turn(c, 0);
+	}
+}
+
 /* Takes over what was handed in; false when the thread is to end. */
 static bool take_handed(void)
 {
@@ -140,6 +152,7 @@ static bool take_handed(void)
 
 		list = c->next;
 		link_command(&watch.watched, c);
+		live_wake_by(c->id, watch.wake);
 		if (!stopping)
 			turn(c, 0);
 	}
@@ -169,12 +182,15 @@ static void *watch_main(void *arg)
 				handed = true;
 		}
 		turn_by_clock();
-		if (handed)
+		if (handed) {
 			going = take_handed();
+			turn_held();
+		}
 	}
 	while (watch.watched) {
 		struct command *c = watch.watched;
 
+		live_wake_by(c->id, -1);
 		unlink_command(c);
 		command_free(c);
 	}

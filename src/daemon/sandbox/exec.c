@@ -12,12 +12,13 @@
 #include "base/clock.h"
 #include "base/log.h"
 
+#include "sandbox/exec_priv.h"
 #include "sandbox/identifier.h"
 #include "sandbox/lifecycle.h"
 #include "sandbox/live.h"
 #include "sandbox/sandbox.h"
 
-enum { OUR_ENV = 3, POLL_MS = 100, SETTLE_MS = 2000 };
+enum { OUR_ENV = 4 };
 
 const char *const runtime_names[] = { "BASH", "PYTHON", "JAVASCRIPT", "TYPESCRIPT", NULL };
 
@@ -80,8 +81,8 @@ static void finish(struct command_row *row, const struct command_result *result)
 }
 
 /* From the watch thread, for commands in the background. */
-static void background_done(void *arg, const char *sandbox, const char *id,
-			    const struct command_result *result)
+void exec_background_done(void *arg, const char *sandbox, const char *id,
+			  const struct command_result *result)
 {
 	_cleanup_command_row_ struct command_row row = { 0 };
 	struct err e = ERR_INIT;
@@ -324,7 +325,7 @@ int exec_spawn(const struct exec_request *in, const struct exec_context *c,
 		command_row_release(&row);
 		return r;
 	}
-	command_background(live, background_done, NULL);
+	command_background(live, exec_background_done, NULL);
 	*ret = row;
 	return 0;
 }
@@ -334,7 +335,7 @@ static int client_left(const struct exec_request *in, const struct exec_context 
 {
 	struct err ignored = ERR_INIT;
 
-	command_background(live, background_done, NULL);
+	command_background(live, exec_background_done, NULL);
 	if (in->kill_on_disconnect)
 		command_terminate(c->sandbox->id, row->id, SIGKILL, 0, &ignored);
 	return err_set(e, ECONNABORTED, "the client left");
@@ -377,194 +378,4 @@ int exec_run(const struct exec_request *in, const struct exec_context *c, struct
 	out.oom_killed = str_eq(out.row.reason, "OOM") || result.exit.oom;
 	*ret = out;
 	return 0;
-}
-
-/* -- later --------------------------------------------------------------------------------- */
-
-int exec_get(const char *sandbox, const char *id, struct command_row *ret, struct err *e)
-{
-	_cleanup_tx_ struct tx t = TX_INIT;
-	int r = tx_begin(&t, STORE_READ, e);
-
-	return r < 0 ? r : command_by_id(&t, sandbox, id, ret, e);
-}
-
-static bool hung_up(int fd)
-{
-	struct pollfd p = { .fd = fd };
-
-	return fd >= 0 && poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLERR | POLLNVAL));
-}
-
-int exec_wait(const char *sandbox, const char *id, uint64_t deadline_ns, int client_fd,
-	      struct command_row *ret, struct err *e)
-{
-	for (;;) {
-		struct command_row row = { 0 };
-		int r = exec_get(sandbox, id, &row, e), left = clock_left_ms(deadline_ns);
-
-		if (r < 0)
-			return r;
-		if (!str_eq(row.status, "INPROGRESS") || !left || hung_up(client_fd)) {
-			*ret = row;
-			return 0;
-		}
-		command_row_release(&row);
-		live_wait(id, left < 0 || left > POLL_MS ? POLL_MS : left);
-	}
-}
-
-static int audit(const struct actor *a, const char *action, const char *object, struct err *e)
-{
-	_cleanup_tx_ struct tx t = TX_INIT;
-	int r = tx_begin(&t, STORE_RECORD, e);
-
-	if (!r)
-		r = audit_add(&t, a, action, object, e);
-	return r < 0 ? r : tx_commit(&t, e);
-}
-
-static int nothing_left(const char *id, struct err *e)
-{
-	err_reason(e, EBUSY, "command_ended", "command '%s' has ended and nothing of it is left",
-		   id);
-	return err_hint(e, "there is nothing to terminate");
-}
-
-int exec_terminate(const struct sandbox_row *sandbox, const char *id, int signal, uint32_t grace_ms,
-		   const struct actor *a, struct command_row *ret, struct err *e)
-{
-	_cleanup_command_row_ struct command_row row = { 0 };
-	int r = exec_get(sandbox->id, id, &row, e);
-
-	if (r < 0)
-		return r;
-	if (sandbox->status != RUNNING) {
-		if (!str_eq(row.status, "INPROGRESS"))
-			return nothing_left(id, e);
-		return status_conflict(sandbox->identifier, sandbox->status, e);
-	}
-	r = audit(a, "command.terminate", id, e);
-	if (r < 0)
-		return r;
-	r = command_terminate(sandbox->id, id, (uint32_t)signal, grace_ms, e);
-	if (r == -ESRCH && !str_eq(row.status, "INPROGRESS"))
-		return nothing_left(id, e);
-	if (r < 0 && r != -ESRCH) {
-		err_wrap(e, "terminate command '%s'", id);
-		e->reason = NULL;
-		e->field[0] = '\0';
-		return backend_fault(e, EHOSTDOWN, "agent_unreachable");
-	}
-	return exec_wait(sandbox->id, id, clock_mono_ns() + SETTLE_MS * NS_PER_MS, -1, ret, e);
-}
-
-/* -- over restarts ------------------------------------------------------------------------- */
-
-struct ids {
-	char (*id)[ID_SIZE];
-	size_t count, room;
-	bool failed;
-};
-
-static int collect(void *arg, struct command_row *row)
-{
-	struct ids *l = arg;
-
-	if (live_has(row->id))
-		return 0; /* whoever pumps it writes its end */
-	if (l->count == l->room) {
-		size_t room = l->room ? 2 * l->room : 64;
-		void *more = realloc(l->id, room * ID_SIZE);
-
-		if (!more) {
-			l->failed = true;
-			return 1;
-		}
-		l->id = more;
-		l->room = room;
-	}
-	memcpy(l->id[l->count++], row->id, ID_SIZE);
-	return 0;
-}
-
-static int unattended(const char *sandbox, struct ids *ret, struct err *e)
-{
-	_cleanup_tx_ struct tx t = TX_INIT;
-	int r = tx_begin(&t, STORE_READ, e);
-
-	*ret = (struct ids){ 0 };
-	if (!r)
-		r = commands_running_each(&t, sandbox, collect, ret, e);
-	if (!r && ret->failed)
-		r = err_set(e, ENOMEM, "out of memory");
-	if (r < 0)
-		free(ret->id);
-	return r;
-}
-
-static void lose(const char *sandbox, const char *id)
-{
-	struct command_result lost = { .exit_known = false };
-
-	background_done(NULL, sandbox, id, &lost);
-}
-
-int exec_lose_all(const char *sandbox, struct err *e)
-{
-	struct ids ids;
-	int r = unattended(sandbox, &ids, e);
-
-	if (r < 0)
-		return r;
-	for (size_t i = 0; i < ids.count; i++)
-		lose(sandbox, ids.id[i]);
-	free(ids.id);
-	return 0;
-}
-
-int exec_adopt(const char *sandbox, struct err *e)
-{
-	struct ids ids;
-	int r = unattended(sandbox, &ids, e);
-
-	if (r < 0)
-		return r;
-	for (size_t i = 0; i < ids.count; i++) {
-		struct command *live = NULL;
-		struct err why = ERR_INIT;
-
-		if (live_add(ids.id[i]) < 0)
-			continue;
-		if (command_attach(sandbox, ids.id[i], &live, &why) == 0) {
-			command_background(live, background_done, NULL);
-			continue;
-		}
-		if (why.code != ESRCH)
-			log_warn("command %s: take it up again: %s", ids.id[i], why.text);
-		lose(sandbox, ids.id[i]);
-	}
-	free(ids.id);
-	return 0;
-}
-
-int exec_prune(struct err *e)
-{
-	for (;;) {
-		char sandbox[ID_SIZE], id[ID_SIZE];
-		_cleanup_tx_ struct tx t = TX_INIT;
-		struct err ignored = ERR_INIT;
-		int r = tx_begin(&t, STORE_RECORD, e);
-
-		if (!r)
-			r = commands_prune(&t, sandbox, id, e);
-		if (r <= 0)
-			return r;
-		r = tx_commit(&t, e);
-		if (r < 0)
-			return r;
-		if (output_remove(sandbox, id, &ignored) < 0)
-			log_warn("command %s: remove its output: %s", id, ignored.text);
-		command_forget(sandbox, id, &ignored);
-	}
 }

@@ -171,7 +171,8 @@ static size_t append_ring(struct output_file *o, const char *data, size_t len)
 	}
 	if (o->announce)
 		output_flush(o);
-	if (!o->announce && pwrite_full(o->fd, data, piece, OUTPUT_RING_AT + (off_t)at) == (ssize_t)piece)
+	if (!o->announce &&
+	    pwrite_full(o->fd, data, piece, OUTPUT_RING_AT + (off_t)at) == (ssize_t)piece)
 		v->total = total;
 	else
 		lose_to(o, total);

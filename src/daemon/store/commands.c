@@ -7,7 +7,8 @@
 
 #define COLUMNS                                                                                    \
 	"seq, id, sandbox, command, runtime, status, reason, exit_code, signal, started,"          \
-	" finished, duration_ms, cwd, user, pid"
+	" finished, duration_ms, cwd, user, pid, oom,"                                             \
+	" terminal, keep_awake"
 
 void command_row_release(struct command_row *row)
 {
@@ -36,6 +37,9 @@ static int read_row(sqlite3_stmt *s, struct command_row *row, struct err *e)
 	col_copy(s, 12, row->cwd, sizeof(row->cwd));
 	col_copy(s, 13, row->user, sizeof(row->user));
 	row->pid = (uint32_t)sqlite3_column_int64(s, 14);
+	row->oom = sqlite3_column_int(s, 15);
+	row->terminal = sqlite3_column_int(s, 16);
+	row->keep_awake = sqlite3_column_int(s, 17);
 	return 0;
 }
 
@@ -43,10 +47,10 @@ int command_insert(struct tx *t, const struct command_row *row, const struct act
 		   struct err *e)
 {
 	return tx_run(t, e,
-		      "INSERT INTO commands(id, sandbox, command, runtime, status, started, actor,"
-		      " request) VALUES(?, ?, ?, ?, ?, ?, ?, ?)",
-		      "sssssiss", row->id, row->sandbox, row->command, row->runtime, row->status,
-		      row->started, a->name, a->request);
+		      "INSERT INTO commands(id, sandbox, command, runtime, status, started,"
+		      " terminal, keep_awake, actor, request) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+		      "sssssiddss", row->id, row->sandbox, row->command, row->runtime, row->status,
+		      row->started, (int)row->terminal, (int)row->keep_awake, a->name, a->request);
 }
 
 int command_set_started(struct tx *t, const char *id, uint32_t pid, const char *cwd,
@@ -61,9 +65,10 @@ int command_set_end(struct tx *t, const struct command_row *row, struct err *e)
 {
 	return tx_run(t, e,
 		      "UPDATE commands SET status = ?1, reason = ?2, exit_code = iif(?3, ?4, NULL),"
-		      " signal = NULLIF(?5, 0), finished = ?6, duration_ms = ?7 WHERE id = ?8",
-		      "ssdddiis", row->status, row->reason, (int)row->exit_known, row->exit_code,
-		      row->signal, row->finished, row->duration_ms, row->id);
+		      " signal = NULLIF(?5, 0), finished = ?6, duration_ms = ?7, oom = ?8"
+		      " WHERE id = ?9",
+		      "ssdddiids", row->status, row->reason, (int)row->exit_known, row->exit_code,
+		      row->signal, row->finished, row->duration_ms, (int)row->oom, row->id);
 }
 
 int command_remove(struct tx *t, const char *id, struct err *e)

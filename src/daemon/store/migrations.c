@@ -71,8 +71,14 @@ static const char schema_1[] =
 	" sandbox TEXT NOT NULL, kind TEXT NOT NULL, detail TEXT NOT NULL, actor TEXT NOT NULL,"
 	" request TEXT NOT NULL) STRICT;";
 
+static const char schema_2[] =
+	"ALTER TABLE commands ADD COLUMN oom INTEGER NOT NULL DEFAULT 0;"
+	"ALTER TABLE commands ADD COLUMN terminal INTEGER NOT NULL DEFAULT 0;"
+	"ALTER TABLE commands ADD COLUMN keep_awake INTEGER NOT NULL DEFAULT 0;";
+
 const struct migration store_migrations[] = {
 	{ 1, schema_1 },
+	{ 2, schema_2 },
 	{ 0 },
 };
 

@@ -130,6 +130,9 @@ struct command_row {
 	int64_t duration_ms;
 	char cwd[1024], user[NAME_SIZE];
 	uint32_t pid;
+	bool oom;        /* the sandbox ran out of memory while it ran */
+	bool terminal;   /* it has one */
+	bool keep_awake; /* it is activity although nobody waits for it */
 };
 #define _cleanup_command_row_ _cleanup_(command_row_release)
 void command_row_release(struct command_row *row);
@@ -137,7 +140,7 @@ int command_insert(struct tx *t, const struct command_row *row, const struct act
 		   struct err *e);
 int command_set_started(struct tx *t, const char *id, uint32_t pid, const char *cwd,
 			const char *user, struct err *e);
-/* Writes the end: status to signal, finished, duration_ms. */
+/* Writes the end: status to signal, finished, duration_ms, oom. */
 int command_set_end(struct tx *t, const struct command_row *row, struct err *e);
 int command_remove(struct tx *t, const char *id, struct err *e);
 int command_by_id(struct tx *t, const char *sandbox, const char *id, struct command_row *ret,
