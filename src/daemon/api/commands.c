@@ -164,7 +164,7 @@ static int view_exec(const struct exec_request *in, const struct exec_outcome *o
 	}
 	put(&o, "timeout", json_real((double)in->timeout_ms / 1000));
 	put(&o, "timed_out", json_boolean(out->timed_out));
-	put(&o, "oom_killed", json_boolean(out->oom_killed));
+	put(&o, "oom_killed", json_boolean(row->oom));
 	put(&o, "duration_ms", json_integer(row->duration_ms));
 	put(&o, "warnings", warnings);
 	r = put_output(&o, row, 1, "stdout", e);

@@ -99,7 +99,8 @@ int command_input_turn(struct command_input *in, short revents, struct err *e)
 	return r < 0 ? agent_conn_err(r, e) : take_word(in, e);
 }
 
-int command_input_wait(struct command_input *in, size_t pending, int client_fd, struct err *e)
+int command_input_wait(struct command_input *in, size_t pending, int client_fd,
+		       uint64_t deadline_ns, struct err *e)
 {
 	short revents = 0;
 
@@ -112,8 +113,13 @@ int command_input_wait(struct command_input *in, size_t pending, int client_fd, 
 		if (!in->ending && command_input_pending(in) <= pending)
 			return 0;
 		p[0].events = command_input_events(in);
-		if (poll(p, 2, -1) < 0 && errno != EINTR)
+		r = poll(p, 2, clock_left_ms(deadline_ns));
+		if (r < 0 && errno != EINTR)
 			return err_set(e, errno, "wait for the sandbox's agent: %m");
+		if (r == 0 && clock_mono_ns() >= deadline_ns)
+			return agent_conn_err(-ETIMEDOUT, e);
+		if (r <= 0)
+			p[0].revents = p[1].revents = 0;
 		revents = p[0].revents;
 		if (p[1].revents & (POLLHUP | POLLERR | POLLNVAL))
 			return err_set(e, ECONNABORTED, "the client left");

@@ -34,5 +34,7 @@ short command_input_events(const struct command_input *in); /* for poll on conn.
 /* 0, 1 once it was ended and the sandbox has everything, or a negative errno. Does not wait. */
 int command_input_turn(struct command_input *in, short revents, struct err *e);
 /* Turns until at most `pending` bytes are left (0 after command_input_end: until the sandbox has
- * everything). -ECONNABORTED: the client of `client_fd` (-1: none) hung up. */
-int command_input_wait(struct command_input *in, size_t pending, int client_fd, struct err *e);
+ * everything), or the deadline (CLOCK_MONOTONIC). -ECONNABORTED: the client of `client_fd` (-1:
+ * none) hung up. */
+int command_input_wait(struct command_input *in, size_t pending, int client_fd,
+		       uint64_t deadline_ns, struct err *e);

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 
+#include "sandbox/command_input.h"
 #include "sandbox/exec_priv.h"
 #include "sandbox/identifier.h"
 #include "sandbox/lifecycle.h"
@@ -46,6 +47,7 @@ static void apply_result(struct command_row *row, const struct command_result *r
 	row->finished = clock_wall_ms();
 	row->duration_ms = row->started ? row->finished - row->started : 0;
 	row->exit_known = reason != REASON_LOST;
+	row->oom = result->exit_known && (result->exit.oom || reason == REASON_OOM);
 	row->exit_code = row->signal = 0;
 	if (row->exit_known) {
 		row->exit_code = (int)(result->exit.code & 255);
@@ -157,7 +159,8 @@ static char **make_env(const struct exec_request *in, const struct exec_context 
 	const char *key;
 	json_t *value;
 
-	if (!env || add_env(&at, "SKERRY_SANDBOX", c->sandbox->id, e) < 0 ||
+	if (!env || (in->term && add_env(&at, "TERM", in->term, e) < 0) ||
+	    add_env(&at, "SKERRY_SANDBOX", c->sandbox->id, e) < 0 ||
 	    add_env(&at, "SKERRY_PROJECT", c->project->name, e) < 0 ||
 	    add_env(&at, "SKERRY_WORKSPACE", c->project->workspace, e) < 0)
 		goto fail;
@@ -177,6 +180,7 @@ fail:
 
 static char **make_argv(const struct exec_request *in, struct err *e)
 {
+	const char *script = in->shell ? "" : in->command;
 	size_t n = in->args ? json_array_size(in->args) : 1;
 	char **argv = calloc(n + 1, sizeof(*argv));
 
@@ -187,7 +191,7 @@ static char **make_argv(const struct exec_request *in, struct err *e)
 	/* borrowed from the request, which outlives the start */
 	for (size_t i = 0; i < n; i++)
 		argv[i] = (char *)(in->args ? json_string_value(json_array_get(in->args, i))
-					    : in->command);
+					    : script);
 	return argv;
 }
 
@@ -200,6 +204,8 @@ static void free_env(char ***env)
 
 static uint8_t runtime_of(const struct exec_request *in)
 {
+	if (in->shell)
+		return RUNTIME_SHELL;
 	if (in->args)
 		return RUNTIME_ARGS;
 	for (unsigned i = 0; runtime_names[i]; i++) {
@@ -244,7 +250,12 @@ static int make_row(const struct exec_request *in, const struct exec_context *c,
 	if (r < 0)
 		return err_set(e, -r, "make an id: %m");
 	str_copy(row->sandbox, sizeof(row->sandbox), c->sandbox->id);
-	row->command = in->args ? json_dumps(in->args, JSON_COMPACT) : strdup(in->command);
+	if (in->shell)
+		row->command = strdup("terminal");
+	else
+		row->command = in->args ? json_dumps(in->args, JSON_COMPACT) : strdup(in->command);
+	row->terminal = in->cols != 0;
+	row->keep_awake = in->keep_awake;
 	str_copy(row->runtime, sizeof(row->runtime), in->runtime ? in->runtime : "BASH");
 	str_copy(row->status, sizeof(row->status), "INPROGRESS");
 	row->started = clock_wall_ms();
@@ -264,7 +275,7 @@ static int run(const struct exec_request *in, const struct exec_context *c, stru
 		.run = {
 			.id = row->id,
 			.runtime = runtime_of(in),
-			.flags = in->input ? RUN_STDIN : 0,
+			.flags = (in->input ? RUN_STDIN : 0u) | (in->cols ? RUN_TERMINAL : 0u),
 			.timeout_ms = in->timeout_ms,
 			.keep = COMMAND_KEEP,
 			.cwd = in->cwd ? in->cwd : "",
@@ -273,13 +284,18 @@ static int run(const struct exec_request *in, const struct exec_context *c, stru
 			.default_user = c->sandbox->default_user,
 			.argv = argv,
 			.env = env,
+			.cols = (uint16_t)in->cols,
+			.rows = (uint16_t)in->rows,
 		},
-		.stdin_data = in->input,
-		.stdin_len = in->input ? strlen(in->input) : 0,
+		.stdin_open = in->stdin_open || in->cols,
 	};
 
 	if (!argv)
 		return -e->code;
+	if (in->input && !spec.stdin_open) {
+		spec.stdin_data = in->input;
+		spec.stdin_len = strlen(in->input);
+	}
 	if (command_start(&spec, ret, &started, e) < 0)
 		return start_refused(c, e);
 	if (warning)
@@ -314,6 +330,62 @@ static int begin(const struct exec_request *in, const struct exec_context *c,
 	return r;
 }
 
+/* Of a standard input that stays open: the agent holds as much as a request can bring. */
+static int put_first_input(const struct exec_request *in, const struct command_row *row,
+			   struct err *e)
+{
+	uint64_t deadline = clock_mono_ns() + AGENT_ANSWER_MS * NS_PER_MS;
+	struct command_input input;
+	int r;
+
+	if (!in->input || !*in->input || !(in->stdin_open || in->cols))
+		return 0;
+	command_input_init(&input);
+	r = command_input_open(&input, row->sandbox, row->id, e);
+	if (!r)
+		r = command_input_add(&input, in->input, strlen(in->input), e);
+	if (!r) {
+		command_input_end(&input, false);
+		r = command_input_wait(&input, 0, -1, deadline, e);
+	}
+	command_input_release(&input);
+	/* one that has ended already did not want it */
+	return r < 0 && !str_eq(e->reason ? e->reason : "", "command_ended") ? r : 0;
+}
+
+/* It runs, and cannot be given what it was promised. */
+static int give_up(const struct command_row *row, struct command *live, struct err *e)
+{
+	struct err ignored = ERR_INIT;
+
+	command_background(live, exec_background_done, NULL);
+	command_terminate(row->sandbox, row->id, SIGKILL, 0, &ignored);
+	e->code = EHOSTDOWN;
+	return -e->code;
+}
+
+int exec_stream(const struct exec_request *in, const struct exec_context *c,
+		struct live_viewer *viewer, struct command_row *ret, char warning[256],
+		struct err *e)
+{
+	static const uint64_t nothing[2];
+	struct command_row row = { 0 };
+	struct command *live = NULL;
+	int r = begin(in, c, NULL, &row, &live, warning, e);
+
+	if (!r &&
+	    (live_view(viewer, row.id, nothing, true, e) < 0 || put_first_input(in, &row, e) < 0))
+		r = give_up(&row, live, e);
+	if (r < 0) {
+		live_view_end(viewer);
+		command_row_release(&row);
+		return r;
+	}
+	command_background(live, exec_background_done, NULL);
+	*ret = row;
+	return 0;
+}
+
 int exec_spawn(const struct exec_request *in, const struct exec_context *c,
 	       const struct idempotency_ref *once, struct command_row *ret, struct err *e)
 {
@@ -321,6 +393,8 @@ int exec_spawn(const struct exec_request *in, const struct exec_context *c,
 	struct command *live = NULL;
 	int r = begin(in, c, once, &row, &live, NULL, e);
 
+	if (!r && put_first_input(in, &row, e) < 0)
+		r = give_up(&row, live, e);
 	if (r < 0) {
 		command_row_release(&row);
 		return r;
@@ -355,6 +429,11 @@ int exec_run(const struct exec_request *in, const struct exec_context *c, struct
 		command_row_release(&out.row);
 		return r;
 	}
+	if (put_first_input(in, &out.row, e) < 0) {
+		r = give_up(&out.row, live, e);
+		command_row_release(&out.row);
+		return r;
+	}
 	deadline = in->timeout_ms
 			   ? clock_mono_ns() + (in->timeout_ms + EXEC_BACKSTOP_MS) * NS_PER_MS
 			   : UINT64_MAX;
@@ -374,8 +453,6 @@ int exec_run(const struct exec_request *in, const struct exec_context *c, struct
 	command_free(live);
 	finish(&out.row, &result);
 	out.timed_out = out.timed_out || str_eq(out.row.reason, "TIMED_OUT");
-	/* a child's end too, which the reason does not tell */
-	out.oom_killed = str_eq(out.row.reason, "OOM") || result.exit.oom;
 	*ret = out;
 	return 0;
 }

@@ -6,6 +6,7 @@
 #include "base/banned.h"
 #include "base/clock.h"
 
+#include "sandbox/command_input.h"
 #include "sandbox/exec.h"
 #include "sandbox/lifecycle.h"
 #include "sandbox/live.h"
@@ -89,4 +90,83 @@ int exec_terminate(const struct sandbox_row *sandbox, const char *id, int signal
 		return backend_fault(e, EHOSTDOWN, "agent_unreachable");
 	}
 	return exec_wait(sandbox->id, id, clock_mono_ns() + SETTLE_MS * NS_PER_MS, -1, ret, e);
+}
+
+/* One of a machine that runs, and not known to have ended. */
+static int get_running(const struct sandbox_row *sandbox, const char *id, struct err *e)
+{
+	_cleanup_command_row_ struct command_row row = { 0 };
+	int r = exec_get(sandbox->id, id, &row, e);
+
+	if (r < 0)
+		return r;
+	if (!str_eq(row.status, "INPROGRESS"))
+		return err_reason(e, EBUSY, "command_ended", "command '%s' has ended", id);
+	return sandbox->status == RUNNING
+		       ? 0
+		       : status_conflict(sandbox->identifier, sandbox->status, e);
+}
+
+int exec_input_err(const struct sandbox_row *sandbox, const char *id, struct err *e)
+{
+	static const struct {
+		const char *reason;
+		int code;
+	} known[] = {
+		{ "command_ended", EBUSY },
+		{ "command_unknown", EBUSY },
+		{ "stdin_closed", EBUSY },
+		{ "not_a_terminal", EINVAL },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(known); i++) {
+		if (!str_eq(e->reason ? e->reason : "", known[i].reason))
+			continue;
+		e->code = known[i].code;
+		e->field[0] = '\0';
+		if (i == 1) /* the agent forgets what has ended */
+			err_reason(e, EBUSY, "command_ended", "command '%s' has ended", id);
+		return -e->code;
+	}
+	if (e->code == ECONNABORTED)
+		return -e->code;
+	err_wrap(e, "command '%s' of sandbox '%s'", id, sandbox->identifier);
+	e->reason = NULL;
+	e->field[0] = '\0';
+	return backend_fault(e, EHOSTDOWN, "agent_unreachable");
+}
+
+int exec_signal(const struct sandbox_row *sandbox, const char *id, int signal,
+		const struct actor *a, struct err *e)
+{
+	int r = get_running(sandbox, id, e);
+
+	if (!r)
+		r = audit(a, "command.signal", id, e);
+	if (r < 0)
+		return r;
+	r = command_signal(sandbox->id, id, (uint32_t)signal, e);
+	return r < 0 ? exec_input_err(sandbox, id, e) : 0;
+}
+
+int exec_resize(const struct sandbox_row *sandbox, const char *id, uint32_t cols, uint32_t rows,
+		struct err *e)
+{
+	int r = get_running(sandbox, id, e);
+
+	if (r < 0)
+		return r;
+	r = command_resize(sandbox->id, id, (uint16_t)cols, (uint16_t)rows, e);
+	return r < 0 ? exec_input_err(sandbox, id, e) : 0;
+}
+
+int exec_input(const struct sandbox_row *sandbox, const char *id, struct command_input *ret,
+	       struct err *e)
+{
+	int r = get_running(sandbox, id, e);
+
+	if (r < 0)
+		return r;
+	r = command_input_open(ret, sandbox->id, id, e);
+	return r < 0 ? exec_input_err(sandbox, id, e) : 0;
 }

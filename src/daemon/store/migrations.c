@@ -136,6 +136,7 @@ static int apply(sqlite3 *db, const struct migration *m, struct err *e)
 int store_migrate(sqlite3 *db, const char *path, const struct migration *list, struct err *e)
 {
 	int version = user_version(db), newest = 0;
+	bool fresh = version == 0; /* nothing to keep */
 
 	if (version < 0)
 		return err_set(e, EIO, "read the schema's number: %s", sqlite3_errmsg(db));
@@ -152,7 +153,7 @@ int store_migrate(sqlite3 *db, const char *path, const struct migration *list, s
 
 		if (m->number <= version)
 			continue;
-		if (version > 0) {
+		if (!fresh) {
 			r = copy_before(db, path, version, e);
 			if (r < 0)
 				return r;
