@@ -6,32 +6,16 @@
 #include "base/clock.h"
 
 #include "api/resources.h"
+#include "api/run_fields.h"
 #include "api/view.h"
 #include "sandbox/identifier.h"
 
 enum {
-	ARGS_MAX = 4096,
-	ENV_MAX = 1024,
 	PAGE_MAX = 1000,
 	PAGE = 100,
 	WAIT_MAX = 3600,
 	GRACE_MAX = 3600,
 };
-
-/* What POST exec and POST commands have in common. */
-#define RUN_FIELDS                                                                                 \
-	FIELD_STR(struct exec_request, command, .min = 1, .about = "a script for the runtime"),    \
-		FIELD_ENUM(struct exec_request, runtime, runtime_names, .about = "default BASH"),  \
-		FIELD_LIST(struct exec_request, args, .min = 1, .max = ARGS_MAX,                   \
-			   .about = "instead of command: a program and its arguments, no shell"),  \
-		FIELD_STR(struct exec_request, cwd, .min = 1, .max = 1023, .check = path_check),   \
-		FIELD_MAP(struct exec_request, env, .max = ENV_MAX, .check = env_name_check),      \
-		FIELD_STR(struct exec_request, user, .min = 1, .max = 64),                         \
-		{ .name = "stdin",                                                                 \
-		  .kind = FIELD_KIND_STR,                                                          \
-		  .offset = FIELD_AT(struct exec_request, input, const char *) },                  \
-		FIELD_BOOL(struct exec_request, kill_on_disconnect, .absent = false),              \
-		FIELD_RESERVED("stdin_open"), FIELD_RESERVED("keep_awake")
 
 const struct field exec_fields[] = {
 	RUN_FIELDS,
@@ -67,7 +51,7 @@ const struct field terminate_fields[] = {
 	{ 0 },
 };
 
-static int check_command(const struct exec_request *in, struct err *e)
+int run_check(const struct exec_request *in, struct err *e)
 {
 	if (!in->command == !in->args) {
 		err_reason(e, EINVAL, "invalid_field",
@@ -90,7 +74,7 @@ static int context(struct request *r, struct sandbox_row *row, struct project_ro
 		   struct err *e)
 {
 	_cleanup_tx_ struct tx t = TX_INIT;
-	int code = check_command(r->in, e);
+	int code = run_check(r->in, e);
 
 	if (!code)
 		code = request_sandbox(r, row, e);
@@ -322,4 +306,20 @@ int handle_command_terminate(struct request *r, struct err *e)
 		return code;
 	r->answer = view_command(&row, &command);
 	return 0;
+}
+
+const struct field signal_fields[] = {
+	FIELD_STR(struct signal_request, signal, .required = true, .check = signal_check),
+	{ 0 },
+};
+
+int handle_command_signal(struct request *r, struct err *e)
+{
+	const struct signal_request *in = r->in;
+	_cleanup_sandbox_ struct sandbox_row row = { 0 };
+	int code = request_sandbox(r, &row, e);
+
+	if (!code)
+		code = exec_signal(&row, r->params[2], signal_number(in->signal), &r->actor, e);
+	return code;
 }

@@ -48,18 +48,36 @@ struct logs_query {
 	bool follow, events;
 	const char *stream, *offset;
 };
+struct signal_request {
+	const char *signal;
+};
+struct stdin_query {
+	bool eof;
+};
 struct terminate_request {
 	const char *signal;
 	uint32_t grace;
 };
 extern const struct field exec_fields[], command_fields[], page_fields[], command_query_fields[],
-	logs_fields[], terminate_fields[];
+	logs_fields[], terminate_fields[], signal_fields[], stdin_fields[];
 int handle_exec(struct request *r, struct err *e);
 int handle_command_create(struct request *r, struct err *e);
 int handle_command_list(struct request *r, struct err *e);
 int handle_command_get(struct request *r, struct err *e);
 int handle_command_logs(struct request *r, struct err *e);
 int handle_command_terminate(struct request *r, struct err *e);
+int handle_command_signal(struct request *r, struct err *e);
+
+/* stdin.c */
+extern const struct upload stdin_upload;
+
+/* exec_socket.c, terminal.c */
+struct terminal_query {
+	const char *user, *cwd, *term, *id;
+	uint32_t cols, rows;
+};
+extern const struct field terminal_fields[];
+extern const struct socket_route exec_socket, terminal_socket;
 
 /* images.c */
 extern const struct field image_fields[];

@@ -14,6 +14,7 @@
 #include "base/log.h"
 
 #include "api/errors.h"
+#include "api/handshake.h"
 #include "api/routes.h"
 
 enum {
@@ -195,6 +196,45 @@ static void look_at_length(struct exchange *x, struct MHD_Connection *c)
 		too_large(x);
 }
 
+/* The socket of an upgraded connection, until the session is over; its thread is the connection's. */
+static void on_upgraded(void *cls, struct MHD_Connection *c, void *con_cls, const char *early,
+			size_t early_len, MHD_socket fd, struct MHD_UpgradeResponseHandle *handle)
+{
+	struct exchange *x = cls;
+
+	(void)c;
+	(void)con_cls;
+	x->r.route->socket->run(&x->r, (int)fd, early, early_len);
+	dispatch_end(&x->r);
+	MHD_upgrade_action(handle, MHD_UPGRADE_ACTION_CLOSE);
+}
+
+static enum MHD_Result upgrade(struct exchange *x, struct MHD_Connection *c)
+{
+	const struct handshake h = {
+		.upgrade = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Upgrade"),
+		.connection = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Connection"),
+		.version = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Sec-WebSocket-Version"),
+		.key = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Sec-WebSocket-Key"),
+	};
+	char accept[HANDSHAKE_ACCEPT_SIZE];
+	struct MHD_Response *resp;
+	enum MHD_Result ok;
+
+	if (handshake_check(&h, &x->e) < 0 || x->r.route->socket->open(&x->r, &x->e) < 0)
+		return answer(x, c);
+	resp = MHD_create_response_for_upgrade(on_upgraded, x);
+	if (!resp)
+		return MHD_NO;
+	handshake_accept(h.key, accept);
+	MHD_add_response_header(resp, "Upgrade", "websocket");
+	MHD_add_response_header(resp, "Sec-WebSocket-Accept", accept);
+	MHD_add_response_header(resp, "X-Request-Id", x->r.id);
+	ok = MHD_queue_response(c, MHD_HTTP_SWITCHING_PROTOCOLS, resp);
+	MHD_destroy_response(resp);
+	return ok;
+}
+
 static enum MHD_Result begin(struct exchange *x, struct MHD_Connection *c, const char *method)
 {
 	struct request *r = &x->r;
@@ -253,6 +293,8 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *c, const cha
 		return ok;
 	}
 	set_idle_limit(c, 0);
+	if (x->r.route && x->r.route->socket && !x->e.code)
+		return upgrade(x, c);
 	if (x->uploading) {
 		x->uploading = false;
 		if (x->r.route->upload->end(&x->r, false, &x->e) >= 0)
@@ -295,7 +337,7 @@ int server_start(const struct config *config, struct err *e)
 	dispatch_init(config);
 	server = MHD_start_daemon(
 		MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL |
-			MHD_USE_ITC | MHD_USE_ERROR_LOG,
+			MHD_USE_ITC | MHD_USE_ERROR_LOG | MHD_ALLOW_UPGRADE,
 		0, NULL, NULL, on_request, NULL, MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL,
 		MHD_OPTION_LISTEN_SOCKET, (MHD_socket)fd, MHD_OPTION_URI_LOG_CALLBACK, on_uri, NULL,
 		MHD_OPTION_UNESCAPE_CALLBACK, no_unescape, NULL, MHD_OPTION_NOTIFY_COMPLETED,

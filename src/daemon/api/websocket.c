@@ -185,6 +185,11 @@ bool websocket_over(const struct websocket *w)
 	return w->gone || (!wslay_event_want_read(w->ctx) && !wslay_event_want_write(w->ctx));
 }
 
+int websocket_fd(const struct websocket *w)
+{
+	return w->fd;
+}
+
 short websocket_events(const struct websocket *w)
 {
 	return (short)((wslay_event_want_read(w->ctx) && !w->paused ? POLLIN : 0) |
@@ -205,6 +210,7 @@ uint64_t websocket_wake_ns(const struct websocket *w)
 static void watch_the_clock(struct websocket *w)
 {
 	uint64_t now = clock_mono_ns();
+	uint64_t last = w->heard_ns > w->pinged_ns ? w->heard_ns : w->pinged_ns;
 
 	if (w->closing) {
 		w->gone |= now >= w->closed_ns + WEBSOCKET_CLOSE_MS * NS_PER_MS;
@@ -212,7 +218,7 @@ static void watch_the_clock(struct websocket *w)
 	}
 	if (!w->paused && now >= w->heard_ns + WEBSOCKET_LOST_MS * NS_PER_MS)
 		w->gone = true;
-	if (now < websocket_wake_ns(w))
+	if (now < last + WEBSOCKET_PING_MS * NS_PER_MS)
 		return;
 	queue(w, WSLAY_PING, "", 0);
 	w->pinged_ns = now;

@@ -49,6 +49,7 @@ size_t websocket_pending(const struct websocket *w); /* bytes not with the kerne
 /* Nothing is read while it is paused, closes included; a hang-up is noticed. */
 void websocket_pause(struct websocket *w, bool paused);
 
+int websocket_fd(const struct websocket *w);
 short websocket_events(const struct websocket *w);
 uint64_t websocket_wake_ns(const struct websocket *w); /* CLOCK_MONOTONIC */
 void websocket_turn(struct websocket *w, short revents);

@@ -1,0 +1,365 @@
+#include "api/attach.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/banned.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+#include "api/errors.h"
+#include "api/view.h"
+#include "sandbox/identifier.h"
+#include "sandbox/lifecycle.h"
+
+enum {
+	BLOCK = 64 * 1024,        /* bytes of output in one frame */
+	OUT_AHEAD = 256 * 1024,   /* bytes given to a client that has not taken them */
+	INPUT_AHEAD = 256 * 1024, /* bytes taken from a client for a command that does not read */
+};
+
+static const char *const stream_names[] = { "stdout", "stderr" };
+
+int attach_sandbox(struct request *r, struct sandbox_row *row, struct project_row *project,
+		   struct err *e)
+{
+	_cleanup_tx_ struct tx t = TX_INIT;
+	int code = request_sandbox(r, row, e);
+
+	if (!code && (row->deleting || row->status != RUNNING))
+		code = status_conflict(row->identifier, row->deleting ? STOPPING : row->status, e);
+	if (!code)
+		code = tx_begin(&t, STORE_READ, e);
+	return code < 0 ? code : project_by_id(&t, row->project, project, e);
+}
+
+void attach_error(struct attach *a, const struct err *e, bool final)
+{
+	json_t *list = error_json(e), *o = json_object();
+
+	put(&o, "type", json_string("error"));
+	put(&o, "status", json_integer(error_status(e)));
+	if (o)
+		json_object_update(o, json_array_get(json_object_get(list, "errors"), 0));
+	json_decref(list);
+	if (error_status(e) == 500)
+		log_error("request %s: %s", a->r->id, e->text);
+	websocket_json(a->ws, o);
+	if (final)
+		websocket_close(a->ws, error_status(e) < 500 ? WEBSOCKET_REFUSED : WEBSOCKET_FAULT);
+}
+
+static json_t *message(const struct attach *a, const char *type)
+{
+	json_t *o = json_object(), *record = view_command(&a->sandbox, &a->row);
+
+	put(&o, "type", json_string(type));
+	if (o && record)
+		json_object_update(o, record);
+	json_decref(record);
+	return record ? o : NULL;
+}
+
+void attach_started(struct attach *a, const char *warning, uint64_t timeout_ms)
+{
+	json_t *o = message(a, "started"), *warnings = json_array();
+
+	if (*warning)
+		json_array_append_new(warnings, json_any_string(warning, strlen(warning)));
+	put(&o, "warnings", warnings);
+	if (timeout_ms)
+		put(&o, "timeout", json_real((double)timeout_ms / 1000));
+	for (int s = 0; s < 2; s++)
+		output_reader_init(&a->out[s], a->sandbox.id, a->row.id, s + 1);
+	websocket_json(a->ws, o);
+}
+
+/* -- the command's output ------------------------------------------------------------------------ */
+
+/* The next frame of a stream. 1: one was sent, 0: nothing there. */
+static int send_block(struct attach *a, int s, struct err *e)
+{
+	char frame[1 + BLOCK];
+	struct output_view v = { 0 };
+	ssize_t n;
+	int code = output_reader_stat(&a->out[s], &v, e);
+
+	if (code < 0)
+		return code;
+	if (a->at[s] >= v.head && a->at[s] < v.tail_at) {
+		websocket_json(a->ws,
+			       json_pack("{ss ss sI}", "type", "dropped", "stream", stream_names[s],
+					 "bytes", (json_int_t)(v.tail_at - a->at[s])));
+		a->at[s] = v.tail_at;
+	}
+	if (a->at[s] >= v.total)
+		return 0;
+	n = output_reader_read(&a->out[s], a->at[s], frame + 1, BLOCK, e);
+	if (n < 0)
+		return (int)n;
+	frame[0] = (char)(s + 1);
+	if (n)
+		websocket_bytes(a->ws, frame + a->plain, (size_t)n + !a->plain);
+	a->at[s] += (uint64_t)n;
+	return 1; /* n is 0 where the ring was overwritten meanwhile: the view tells more */
+}
+
+/* As much as the client is given ahead. 1: all that is there now. */
+static int send_output(struct attach *a, struct err *e)
+{
+	const uint64_t before[2] = { a->at[0], a->at[1] };
+	bool more = true;
+
+	while (more && websocket_pending(a->ws) < OUT_AHEAD) {
+		more = false;
+		for (int s = 0; s < 2; s++) {
+			int code = send_block(a, s, e);
+
+			if (code < 0)
+				return code;
+			more |= code;
+		}
+	}
+	if (before[0] != a->at[0] || before[1] != a->at[1])
+		live_passed(&a->viewer, a->at);
+	return !more;
+}
+
+static void send_exit(struct attach *a)
+{
+	struct err e = ERR_INIT;
+	json_t *o;
+
+	command_row_release(&a->row);
+	if (exec_get(a->sandbox.id, a->out[0].id, &a->row, &e) < 0) {
+		attach_error(a, &e, true); /* its sandbox was deleted meanwhile */
+		return;
+	}
+	o = message(a, "exit");
+	put(&o, "timed_out", json_boolean(str_eq(a->row.reason, "TIMED_OUT")));
+	put(&o, "oom_killed", json_boolean(a->row.oom));
+	put(&o, "stdout_bytes", json_integer((json_int_t)a->at[0]));
+	put(&o, "stderr_bytes", json_integer((json_int_t)a->at[1]));
+	websocket_json(a->ws, o);
+	websocket_close(a->ws, WEBSOCKET_DONE);
+}
+
+static void follow(struct attach *a)
+{
+	/* asked before the files are read: an end means that they are final */
+	bool ended = !live_more(&a->viewer);
+	struct err e = ERR_INIT;
+	int all = send_output(a, &e);
+
+	if (all < 0) {
+		attach_error(a, &e, true);
+		return;
+	}
+	if (ended && all) {
+		a->told = true;
+		send_exit(a);
+	}
+}
+
+/* -- what the client sends ----------------------------------------------------------------------- */
+
+struct word {
+	const char *type, *signal;
+	uint32_t cols, rows;
+};
+
+static const char *const word_types[] = { "eof", "signal", "resize", NULL };
+
+static const struct field word_fields[] = {
+	FIELD_ENUM(struct word, type, word_types, .required = true),
+	FIELD_STR(struct word, signal, .check = signal_check),
+	FIELD_U32(struct word, cols, .max = AGENT_TERMINAL_MAX),
+	FIELD_U32(struct word, rows, .max = AGENT_TERMINAL_MAX),
+	{ 0 },
+};
+
+/* What became of the input's connection: not an end of the session. */
+static void input_failed(struct attach *a, struct err *e)
+{
+	a->input_over = true;
+	command_input_release(&a->input);
+	websocket_pause(a->ws, false);
+	exec_input_err(&a->sandbox, a->row.id, e);
+	/* a command that ended early has what it wanted */
+	if (!str_eq(e->reason ? e->reason : "", "command_ended"))
+		attach_error(a, e, false);
+}
+
+static bool input_open(struct attach *a)
+{
+	struct err e = ERR_INIT;
+
+	if (a->input_over || command_input_is_open(&a->input))
+		return !a->input_over;
+	if (command_input_open(&a->input, a->sandbox.id, a->row.id, &e) < 0)
+		input_failed(a, &e);
+	return !a->input_over;
+}
+
+static void input_turn(struct attach *a, short revents)
+{
+	struct err e = ERR_INIT;
+	int code;
+
+	if (!command_input_is_open(&a->input))
+		return;
+	code = command_input_turn(&a->input, revents, &e);
+	if (code < 0) {
+		input_failed(a, &e);
+	} else if (code > 0) {
+		a->input_over = true;
+		command_input_release(&a->input);
+	}
+	websocket_pause(a->ws, command_input_pending(&a->input) > INPUT_AHEAD);
+}
+
+static int take_word(struct attach *a, const struct word *w, struct err *e)
+{
+	if (str_eq(w->type, "eof")) {
+		if (input_open(a))
+			command_input_end(&a->input, true);
+		return 0;
+	}
+	if (str_eq(w->type, "resize"))
+		return exec_resize(&a->sandbox, a->row.id, w->cols ? w->cols : TERMINAL_COLS,
+				   w->rows ? w->rows : TERMINAL_ROWS, e);
+	if (!w->signal) {
+		err_reason(e, EINVAL, "invalid_field", "'signal' is required");
+		return err_field(e, "signal");
+	}
+	return exec_signal(&a->sandbox, a->row.id, signal_number(w->signal), &a->r->actor, e);
+}
+
+/* Nothing was done for it yet, or something it asks for cannot be done. */
+static void take_text(struct attach *a, const char *text, size_t len)
+{
+	json_t *object = NULL;
+	struct word w = { 0 };
+	struct err e = ERR_INIT;
+
+	if (json_parse_object(text, len, &object, &e) < 0 ||
+	    fields_decode(word_fields, object, &w, &e) < 0)
+		attach_error(a, &e, true);
+	else if (take_word(a, &w, &e) < 0)
+		attach_error(a, &e, false);
+	json_decref(object);
+}
+
+static void on_text(void *arg, const char *text, size_t len)
+{
+	struct attach *a = arg;
+	struct err e = ERR_INIT;
+
+	if (websocket_closing(a->ws))
+		return;
+	if (a->row.id[0])
+		take_text(a, text, len);
+	else if (a->first(a, text, len, &e) < 0)
+		attach_error(a, &e, true);
+}
+
+static void on_bytes(void *arg, const void *data, size_t len)
+{
+	const char *bytes = data;
+	struct attach *a = arg;
+	struct err e = ERR_INIT;
+
+	if (websocket_closing(a->ws))
+		return;
+	if (!a->row.id[0] || (!a->plain && (!len || bytes[0]))) {
+		err_reason(&e, EINVAL, "bad_request",
+			   a->row.id[0] ? "a binary frame begins with the channel 0, stdin"
+					: "the first frame is text: what to run");
+		attach_error(a, &e, true);
+		return;
+	}
+	if (!input_open(a) || a->input.ending)
+		return;
+	if (command_input_add(&a->input, bytes + !a->plain, len - !a->plain, &e) < 0)
+		input_failed(a, &e);
+}
+
+/* -- the session --------------------------------------------------------------------------------- */
+
+struct attach *attach_new(struct request *r, int fd, const void *early, size_t early_len)
+{
+	static const struct websocket_handler handler = { on_text, on_bytes };
+	struct attach *a = calloc(1, sizeof(*a));
+
+	if (!a)
+		return NULL;
+	*a = (struct attach){ .r = r, .viewer = LIVE_VIEWER_INIT, .wait_ns = UINT64_MAX };
+	a->out[0].fd = a->out[1].fd = -1;
+	command_input_init(&a->input);
+	a->ws = websocket_new(fd, early, early_len, &handler, a);
+	if (!a->ws) {
+		free(a);
+		return NULL;
+	}
+	return a;
+}
+
+static void attach_free(struct attach *a)
+{
+	live_view_end(&a->viewer);
+	for (int s = 0; s < 2; s++)
+		output_reader_release(&a->out[s]);
+	command_input_release(&a->input);
+	websocket_free(a->ws);
+	command_row_release(&a->row);
+	sandbox_row_release(&a->sandbox);
+	free(a);
+}
+
+static void first_is_late(struct attach *a)
+{
+	struct err e = ERR_INIT;
+
+	err_reason(&e, EINVAL, "request_timeout", "no frame said in time what to run");
+	attach_error(a, &e, true);
+}
+
+/* Waits for whatever moves next. */
+static void wait_turn(struct attach *a)
+{
+	uint64_t wake = websocket_wake_ns(a->ws);
+	struct pollfd p[] = {
+		{ .fd = websocket_fd(a->ws), .events = websocket_events(a->ws) },
+		{ .fd = a->told ? -1 : a->viewer.event, .events = POLLIN },
+		{ .fd = a->input.conn.fd, .events = command_input_events(&a->input) },
+	};
+
+	/* one that has all it may have ahead is not told of more */
+	if (websocket_pending(a->ws) >= OUT_AHEAD)
+		p[1].fd = -1;
+	if (!a->row.id[0] && a->wait_ns < wake)
+		wake = a->wait_ns;
+	if (poll(p, ARRAY_SIZE(p), clock_left_ms(wake)) <= 0)
+		p[0].revents = p[2].revents = 0;
+	websocket_turn(a->ws, p[0].revents);
+	input_turn(a, p[2].revents);
+}
+
+void attach_run(struct attach *a)
+{
+	struct err ignored = ERR_INIT;
+
+	while (!websocket_over(a->ws)) {
+		if (a->row.id[0] && !a->told && !websocket_closing(a->ws))
+			follow(a);
+		wait_turn(a);
+		if (!a->row.id[0] && !websocket_closing(a->ws) && clock_mono_ns() >= a->wait_ns)
+			first_is_late(a);
+	}
+	if (a->kill && a->row.id[0] && !a->told)
+		command_terminate(a->sandbox.id, a->row.id, SIGKILL, 0, &ignored);
+	attach_free(a);
+}
