@@ -228,7 +228,7 @@ def test_every_route_is_in_the_document(document):
     text = (TREE / "src/daemon/api/routes.c").read_text()
     macros = {"W": W, "SB": ONE}
     rows = re.findall(r'\{\s*"([A-Z]+)",\s*(W|SB|)\s*(?:"([^"]*)")?,\s*SCOPE_\w+,\s*'
-                      r"(?:handle|NULL,\s*QUERY)", text)
+                      r"(?:handle|NULL,\s*QUERY|QUERY\(terminal|\.socket)", text)
     assert len(rows) > 15
     table = {(method.lower(), macros.get(macro, "") + path) for method, macro, path in rows}
     assert table == {(method, path) for path, item in document["paths"].items()
@@ -258,8 +258,7 @@ def test_documented_methods_are_the_allowed_ones(instance, document):
         answer = instance.raw("BREW", full)
         assert answer.status == 405, (path, answer)
         allowed = {m.strip().lower() for m in answer.headers["Allow"].split(",")} - {"head"}
-        # over WebSocket it is announced, and not there yet
-        assert allowed - ({"get"} if path.endswith("/exec") else set()) == set(item), path
+        assert allowed == set(item), path
 
 
 # --- Idempotency-Key -----------------------------------------------------------------------------

@@ -1,3 +1,5 @@
+#include <string.h>
+
 #include "unit.h"
 
 #include <stdio.h>

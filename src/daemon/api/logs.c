@@ -16,6 +16,7 @@ enum {
 	OUT_ENOUGH = 256 * 1024,
 	OUT_MAX = 2 * 1024 * 1024, /* and the longest line as JSON, escaped and in base64 */
 	FOLLOW_MS = 50,
+	FOLLOW_LIVE_MS = 1000,
 };
 
 static const char *const stream_names[] = { "stdout", "stderr", NULL };
@@ -35,6 +36,8 @@ struct logs {
 	bool follow, events, raw, finished;
 	bool wanted[2];
 	uint64_t at[2];
+	struct live_viewer viewer;
+	struct output_reader file[2];
 	struct buf out;
 	char line[LINE_MAX_BYTES];
 };
@@ -43,6 +46,9 @@ static void logs_free(void *arg)
 {
 	struct logs *l = arg;
 
+	live_view_end(&l->viewer);
+	for (int s = 0; s < 2; s++)
+		output_reader_release(&l->file[s]);
 	sandbox_row_release(&l->sandbox);
 	buf_release(&l->out);
 	free(l);
@@ -137,7 +143,7 @@ static int fill_stream(struct logs *l, int s, bool ended)
 	struct output_view v = { 0 };
 	struct err e = ERR_INIT;
 	ssize_t n;
-	int r = output_stat(l->sandbox.id, l->id, s + 1, &v, &e);
+	int r = output_reader_stat(&l->file[s], &v, &e);
 
 	if (r < 0)
 		return r;
@@ -149,7 +155,7 @@ static int fill_stream(struct logs *l, int s, bool ended)
 	}
 	if (l->at[s] >= v.total)
 		return 0;
-	n = output_read(l->sandbox.id, l->id, s + 1, l->at[s], l->line, sizeof(l->line), &e);
+	n = output_reader_read(&l->file[s], l->at[s], l->line, sizeof(l->line), &e);
 	if (n < 0)
 		return (int)n;
 	return n ? take_block(l, s, &v, (size_t)n, ended) : 0;
@@ -186,12 +192,23 @@ static int fill(struct logs *l)
 	return 0;
 }
 
+/* Waits until there may be more: who pumps the command tells, and where nobody does, the clock. */
+static bool client_left(struct logs *l, bool live)
+{
+	struct pollfd p[] = { { .fd = l->client_fd },
+			      { .fd = live ? l->viewer.event : -1, .events = POLLIN } };
+
+	return poll(p, ARRAY_SIZE(p), live ? FOLLOW_LIVE_MS : FOLLOW_MS) > 0 &&
+	       (p[0].revents & (POLLHUP | POLLERR | POLLNVAL));
+}
+
 static ssize_t logs_read(void *arg, char *data, size_t len)
 {
 	struct logs *l = arg;
 
 	while (!l->out.len) {
-		struct pollfd p = { .fd = l->client_fd };
+		/* asked before the files are read, so that nothing that comes later goes unnoticed */
+		bool live = live_more(&l->viewer);
 		int r = l->finished ? 0 : fill(l);
 
 		if (r < 0)
@@ -200,7 +217,7 @@ static ssize_t logs_read(void *arg, char *data, size_t len)
 			continue;
 		if (l->finished)
 			return 0;
-		if (poll(&p, 1, FOLLOW_MS) > 0 && (p.revents & (POLLHUP | POLLERR | POLLNVAL)))
+		if (client_left(l, live))
 			return -ECONNABORTED;
 	}
 	if (len > l->out.len)
@@ -247,6 +264,7 @@ int handle_command_logs(struct request *r, struct err *e)
 	*s = (struct stream){ .read = logs_read, .free = logs_free, .arg = l };
 	r->stream = s; /* released with the request from here on */
 	buf_init(&l->out, OUT_MAX);
+	l->viewer.event = l->file[0].fd = l->file[1].fd = -1;
 	l->follow = q->follow;
 	l->events = q->events;
 	l->client_fd = r->client_fd;
@@ -257,7 +275,10 @@ int handle_command_logs(struct request *r, struct err *e)
 		code = request_sandbox(r, &l->sandbox, e);
 	if (!code)
 		code = exec_get(l->sandbox.id, r->params[2], &row, e);
-	if (!code)
-		str_copy(l->id, sizeof(l->id), row.id);
-	return code;
+	if (code < 0)
+		return code;
+	str_copy(l->id, sizeof(l->id), row.id);
+	for (int i = 0; i < 2; i++)
+		output_reader_init(&l->file[i], l->sandbox.id, row.id, i + 1);
+	return q->follow ? live_view(&l->viewer, row.id, l->at, false, e) : 0;
 }

@@ -19,7 +19,9 @@ struct websocket {
 	char *early; /* read before us */
 	size_t early_at, early_len;
 	bool paused, gone, closing;
-	uint64_t heard_ns, pinged_ns, closed_ns;
+	uint16_t goodbye; /* the code of a close that waits for what lies before it; 0: none */
+	uint64_t heard_ns, pinged_ns;
+	uint64_t closed_ns; /* closing: when it last moved */
 };
 
 static ssize_t stop(wslay_event_context_ptr ctx, int why)
@@ -67,8 +69,10 @@ static ssize_t on_send(wslay_event_context_ptr ctx, const uint8_t *data, size_t 
 	do
 		n = send(w->fd, data, len, MSG_DONTWAIT | MSG_NOSIGNAL | more);
 	while (n < 0 && errno == EINTR);
-	if (n > 0)
+	if (n > 0) {
+		w->closed_ns = clock_mono_ns(); /* where it matters: the client still reads */
 		return n;
+	}
 	if (n < 0 && errno == EAGAIN)
 		return stop(ctx, WSLAY_ERR_WOULDBLOCK);
 	w->gone = true;
@@ -158,8 +162,7 @@ void websocket_close(struct websocket *w, enum websocket_code code)
 		return;
 	w->closing = true;
 	w->closed_ns = clock_mono_ns();
-	if (wslay_event_queue_close(w->ctx, (uint16_t)code, NULL, 0) != 0)
-		w->gone = true;
+	w->goodbye = (uint16_t)code;
 }
 
 size_t websocket_pending(const struct websocket *w)
@@ -182,7 +185,8 @@ bool websocket_closing(const struct websocket *w)
 
 bool websocket_over(const struct websocket *w)
 {
-	return w->gone || (!wslay_event_want_read(w->ctx) && !wslay_event_want_write(w->ctx));
+	return w->gone ||
+	       (!w->goodbye && !wslay_event_want_read(w->ctx) && !wslay_event_want_write(w->ctx));
 }
 
 int websocket_fd(const struct websocket *w)
@@ -200,6 +204,8 @@ uint64_t websocket_wake_ns(const struct websocket *w)
 {
 	uint64_t last = w->heard_ns > w->pinged_ns ? w->heard_ns : w->pinged_ns;
 
+	if (w->closing && w->goodbye)
+		return w->closed_ns + WEBSOCKET_LOST_MS * NS_PER_MS;
 	if (w->closing)
 		return w->closed_ns + WEBSOCKET_CLOSE_MS * NS_PER_MS;
 	if (w->early_at < w->early_len && !w->paused)
@@ -213,7 +219,9 @@ static void watch_the_clock(struct websocket *w)
 	uint64_t last = w->heard_ns > w->pinged_ns ? w->heard_ns : w->pinged_ns;
 
 	if (w->closing) {
-		w->gone |= now >= w->closed_ns + WEBSOCKET_CLOSE_MS * NS_PER_MS;
+		/* what lies before the close has as long as it takes: the client reads, or is lost */
+		w->gone |= !w->goodbye && now >= w->closed_ns + WEBSOCKET_CLOSE_MS * NS_PER_MS;
+		w->gone |= now >= w->closed_ns + WEBSOCKET_LOST_MS * NS_PER_MS;
 		return;
 	}
 	if (!w->paused && now >= w->heard_ns + WEBSOCKET_LOST_MS * NS_PER_MS)
@@ -222,6 +230,23 @@ static void watch_the_clock(struct websocket *w)
 		return;
 	queue(w, WSLAY_PING, "", 0);
 	w->pinged_ns = now;
+}
+
+/* The library sends control frames before everything else, so a close is queued last. */
+static void say_goodbye(struct websocket *w)
+{
+	if (!w->goodbye || wslay_event_want_write(w->ctx))
+		return;
+	if (wslay_event_queue_close(w->ctx, w->goodbye, NULL, 0) != 0)
+		w->gone = true;
+	w->goodbye = 0;
+	w->closed_ns = clock_mono_ns();
+}
+
+static void send_all(struct websocket *w)
+{
+	if (!w->gone && wslay_event_want_write(w->ctx) && wslay_event_send(w->ctx) != 0)
+		w->gone = true;
 }
 
 void websocket_turn(struct websocket *w, short revents)
@@ -235,6 +260,7 @@ void websocket_turn(struct websocket *w, short revents)
 	if (w->paused && (revents & (POLLHUP | POLLERR)))
 		w->gone = true;
 	watch_the_clock(w);
-	if (!w->gone && wslay_event_want_write(w->ctx) && wslay_event_send(w->ctx) != 0)
-		w->gone = true;
+	send_all(w);
+	say_goodbye(w);
+	send_all(w);
 }

@@ -191,7 +191,7 @@ int agent_conn_err(int r, struct err *e)
 	case -EMSGSIZE:
 		return err_set(e, r, "talk to the sandbox's agent: %s", strerror(-r));
 	default:
-		return err_reason(e, r, "agent_lost", "the sandbox's agent hung up");
+		err_reason(e, r, "agent_lost", "the sandbox's agent hung up");
 	}
 	if (e)
 		err_hint(e, "restart the sandbox");
