@@ -6,7 +6,7 @@
 
 #include "base/banned.h"
 
-enum { CHUNK_MIN = 512, CHUNK_MAX = 16 * 1024 };
+enum { CHUNK_MIN = 512, CHUNK_MAX = 64 * 1024 };
 
 struct chunk {
 	struct chunk *next;
@@ -64,11 +64,15 @@ void outbuf_release(struct outbuf *b)
 	list_pop(&b->tail, UINT64_MAX);
 }
 
+/* A stream that runs ahead of its reader gets larger chunks, so that what many small writes made goes
+ * out in few frames. */
 static struct chunk *list_grow(struct chunk_list *l, uint64_t offset, size_t len)
 {
-	uint32_t cap = CHUNK_MIN;
+	uint32_t cap = l->last && l->last->cap < CHUNK_MAX ? 2 * l->last->cap : CHUNK_MIN;
 	struct chunk *c;
 
+	if (l->last && l->last->cap == CHUNK_MAX)
+		cap = CHUNK_MAX;
 	while (cap < len && cap < CHUNK_MAX)
 		cap *= 2;
 	c = malloc(sizeof(*c) + cap);

@@ -249,13 +249,21 @@ static void send_all(struct websocket *w)
 		w->gone = true;
 }
 
+/* What is no WebSocket is told so, and not listened to any more. */
+static void receive(struct websocket *w)
+{
+	if (!wslay_event_want_read(w->ctx) || wslay_event_recv(w->ctx) == 0 || w->gone)
+		return;
+	wslay_event_shutdown_read(w->ctx);
+	websocket_close(w, WEBSOCKET_GARBAGE);
+}
+
 void websocket_turn(struct websocket *w, short revents)
 {
 	bool early = w->early_at < w->early_len;
 
 	if (early || (revents & (POLLIN | POLLHUP | POLLERR))) {
-		if (wslay_event_want_read(w->ctx) && wslay_event_recv(w->ctx) != 0)
-			w->gone = true;
+		receive(w);
 	}
 	if (w->paused && (revents & (POLLHUP | POLLERR)))
 		w->gone = true;
