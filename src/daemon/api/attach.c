@@ -16,8 +16,8 @@
 #include "sandbox/lifecycle.h"
 
 enum {
-	BLOCK = 64 * 1024,        /* bytes of output in one frame */
-	OUT_AHEAD = 256 * 1024,   /* bytes given to a client that has not taken them */
+	BLOCK = WEBSOCKET_FRAME_MAX - 1, /* bytes of output in one frame */
+	OUT_AHEAD = 256 * 1024,          /* bytes given to a client that has not taken them */
 	INPUT_AHEAD = 256 * 1024, /* bytes taken from a client for a command that does not read */
 };
 
@@ -63,6 +63,8 @@ static json_t *message(const struct attach *a, const char *type)
 	return record ? o : NULL;
 }
 
+static command_sink on_output;
+
 void attach_started(struct attach *a, const char *warning, uint64_t timeout_ms)
 {
 	json_t *o = message(a, "started"), *warnings = json_array();
@@ -75,34 +77,61 @@ void attach_started(struct attach *a, const char *warning, uint64_t timeout_ms)
 	for (int s = 0; s < 2; s++)
 		output_reader_init(&a->out[s], a->sandbox.id, a->row.id, s + 1);
 	websocket_json(a->ws, o);
+	if (a->live)
+		command_set_sink(a->live, on_output, a);
 }
 
 /* -- the command's output ------------------------------------------------------------------------ */
 
+/* The client has all before `offset` of this stream, or is told of it. */
+static void tell_gap(struct attach *a, int s, uint64_t offset)
+{
+	if (offset <= a->at[s])
+		return;
+	websocket_json(a->ws, json_pack("{ss ss sI}", "type", "dropped", "stream", stream_names[s],
+					"bytes", (json_int_t)(offset - a->at[s])));
+	a->at[s] = offset;
+}
+
+/* From the pump. */
+static void on_output(void *arg, int stream, uint64_t offset, const void *data, size_t len)
+{
+	struct attach *a = arg;
+	char *room;
+
+	tell_gap(a, stream - 1, offset);
+	room = websocket_room(a->ws, 1 + len);
+	if (room) {
+		room[0] = (char)stream;
+		memcpy(room + !a->plain, data, len);
+		websocket_commit(a->ws, len + !a->plain);
+	}
+	a->at[stream - 1] = offset + len;
+}
+
 /* The next frame of a stream. 1: one was sent, 0: nothing there. */
 static int send_block(struct attach *a, int s, struct err *e)
 {
-	char frame[1 + BLOCK];
 	struct output_view v = { 0 };
+	char *room;
 	ssize_t n;
 	int code = output_reader_stat(&a->out[s], &v, e);
 
 	if (code < 0)
 		return code;
-	if (a->at[s] >= v.head && a->at[s] < v.tail_at) {
-		websocket_json(a->ws,
-			       json_pack("{ss ss sI}", "type", "dropped", "stream", stream_names[s],
-					 "bytes", (json_int_t)(v.tail_at - a->at[s])));
-		a->at[s] = v.tail_at;
-	}
+	if (a->at[s] >= v.head && a->at[s] < v.tail_at)
+		tell_gap(a, s, v.tail_at);
 	if (a->at[s] >= v.total)
 		return 0;
-	n = output_reader_read(&a->out[s], a->at[s], frame + 1, BLOCK, e);
+	room = websocket_room(a->ws, 1 + BLOCK);
+	if (!room)
+		return 0;
+	room[0] = (char)(s + 1);
+	n = output_reader_read(&a->out[s], a->at[s], room + !a->plain, BLOCK, e);
 	if (n < 0)
 		return (int)n;
-	frame[0] = (char)(s + 1);
 	if (n)
-		websocket_bytes(a->ws, frame + a->plain, (size_t)n + !a->plain);
+		websocket_commit(a->ws, (size_t)n + !a->plain);
 	a->at[s] += (uint64_t)n;
 	return 1; /* n is 0 where the ring was overwritten meanwhile: the view tells more */
 }
@@ -130,21 +159,54 @@ static int send_output(struct attach *a, struct err *e)
 
 static void send_exit(struct attach *a)
 {
-	struct err e = ERR_INIT;
-	json_t *o;
+	json_t *o = message(a, "exit");
 
-	command_row_release(&a->row);
-	if (exec_get(a->sandbox.id, a->out[0].id, &a->row, &e) < 0) {
-		attach_error(a, &e, true); /* its sandbox was deleted meanwhile */
-		return;
-	}
-	o = message(a, "exit");
+	a->told = true;
 	put(&o, "timed_out", json_boolean(str_eq(a->row.reason, "TIMED_OUT")));
 	put(&o, "oom_killed", json_boolean(a->row.oom));
 	put(&o, "stdout_bytes", json_integer((json_int_t)a->at[0]));
 	put(&o, "stderr_bytes", json_integer((json_int_t)a->at[1]));
 	websocket_json(a->ws, o);
 	websocket_close(a->ws, WEBSOCKET_DONE);
+}
+
+/* A client that takes nothing does not hold the command up for ever: it is pumped by others then,
+ * and this client follows as far as it can. */
+static void leave_pump(struct attach *a, bool patience_is_over)
+{
+	struct command *live = a->live;
+	struct err e = ERR_INIT;
+
+	a->live = NULL;
+	if (patience_is_over && live_view(&a->viewer, a->row.id, a->at, true, &e) < 0)
+		attach_error(a, &e, true);
+	a->viewer.released = true;
+	exec_stream_leave(live);
+}
+
+static bool may_pump(const struct attach *a)
+{
+	return a->live && websocket_pending(a->ws) < OUT_AHEAD;
+}
+
+static void pump(struct attach *a, short revents)
+{
+	struct command_result result;
+	uint64_t now = clock_mono_ns();
+
+	if (!may_pump(a)) {
+		if (a->live && now >= websocket_moved_ns(a->ws) + LIVE_PATIENCE_MS * NS_PER_MS)
+			leave_pump(a, true);
+		return;
+	}
+	command_turn(a->live, revents, now);
+	if (!command_ended(a->live, &result))
+		return;
+	for (int s = 0; s < 2; s++)
+		tell_gap(a, s, result.exit.total[s]);
+	exec_stream_end(a->live, &a->row, &result);
+	a->live = NULL;
+	send_exit(a);
 }
 
 static void follow(struct attach *a)
@@ -158,10 +220,13 @@ static void follow(struct attach *a)
 		attach_error(a, &e, true);
 		return;
 	}
-	if (ended && all) {
-		a->told = true;
+	if (!ended || !all)
+		return;
+	command_row_release(&a->row);
+	if (exec_get(a->sandbox.id, a->out[0].id, &a->row, &e) < 0)
+		attach_error(a, &e, true); /* its sandbox was deleted meanwhile */
+	else
 		send_exit(a);
-	}
 }
 
 /* -- what the client sends ----------------------------------------------------------------------- */
@@ -327,25 +392,44 @@ static void first_is_late(struct attach *a)
 	attach_error(a, &e, true);
 }
 
-/* Waits for whatever moves next. */
-static void wait_turn(struct attach *a)
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static uint64_t wake_ns(const struct attach *a)
 {
 	uint64_t wake = websocket_wake_ns(a->ws);
+
+	if (!a->row.id[0])
+		return earlier(wake, a->wait_ns);
+	if (may_pump(a))
+		return earlier(wake, command_wake_ns(a->live));
+	if (a->live)
+		return earlier(wake, websocket_moved_ns(a->ws) + LIVE_PATIENCE_MS * NS_PER_MS);
+	return wake;
+}
+
+/* Waits for whatever moves next, and moves it. */
+static void wait_turn(struct attach *a)
+{
+	bool follows = !a->live && !a->told && websocket_pending(a->ws) < OUT_AHEAD;
 	struct pollfd p[] = {
 		{ .fd = websocket_fd(a->ws), .events = websocket_events(a->ws) },
-		{ .fd = a->told ? -1 : a->viewer.event, .events = POLLIN },
+		{ .fd = follows ? a->viewer.event : -1, .events = POLLIN },
 		{ .fd = a->input.conn.fd, .events = command_input_events(&a->input) },
+		{ .fd = may_pump(a) ? command_fd(a->live) : -1,
+		  .events = a->live ? command_events(a->live) : 0 },
 	};
 
-	/* one that has all it may have ahead is not told of more */
-	if (websocket_pending(a->ws) >= OUT_AHEAD)
-		p[1].fd = -1;
-	if (!a->row.id[0] && a->wait_ns < wake)
-		wake = a->wait_ns;
-	if (poll(p, ARRAY_SIZE(p), clock_left_ms(wake)) <= 0)
-		p[0].revents = p[2].revents = 0;
+	if (poll(p, ARRAY_SIZE(p), clock_left_ms(wake_ns(a))) <= 0)
+		p[0].revents = p[2].revents = p[3].revents = 0;
 	websocket_turn(a->ws, p[0].revents);
 	input_turn(a, p[2].revents);
+	if (a->live) {
+		pump(a, p[3].revents);
+		websocket_turn(a->ws, 0); /* what came goes out at once */
+	}
 }
 
 void attach_run(struct attach *a)
@@ -353,12 +437,14 @@ void attach_run(struct attach *a)
 	struct err ignored = ERR_INIT;
 
 	while (!websocket_over(a->ws)) {
-		if (a->row.id[0] && !a->told && !websocket_closing(a->ws))
+		if (a->row.id[0] && !a->live && !a->told && !websocket_closing(a->ws))
 			follow(a);
 		wait_turn(a);
 		if (!a->row.id[0] && !websocket_closing(a->ws) && clock_mono_ns() >= a->wait_ns)
 			first_is_late(a);
 	}
+	if (a->live)
+		leave_pump(a, false);
 	if (a->kill && a->row.id[0] && !a->told)
 		command_terminate(a->sandbox.id, a->row.id, SIGKILL, 0, &ignored);
 	attach_free(a);

@@ -14,10 +14,11 @@ struct attach {
 	struct websocket *ws;
 	struct sandbox_row sandbox;
 	struct project_row project;
-	struct command_row row; /* id "": no command yet */
-	struct live_viewer viewer;
+	struct command_row row;    /* id "": no command yet */
+	struct command *live;      /* pumped here; or NULL, and … */
+	struct live_viewer viewer; /* … followed in the files that somebody else fills */
 	struct output_reader out[2];
-	uint64_t at[2];
+	uint64_t at[2]; /* bytes of each stream that went to the client */
 	struct command_input input;
 	bool input_over;  /* the command takes no more */
 	bool plain;       /* binary frames are bytes, without a channel */
@@ -33,7 +34,7 @@ int attach_sandbox(struct request *r, struct sandbox_row *row, struct project_ro
 		   struct err *e);
 /* NULL when memory is short. */
 struct attach *attach_new(struct request *r, int fd, const void *early, size_t early_len);
-/* `row` is there and `viewer` sees it, from `at` on: says so to the client. */
+/* `row` is there, and `live`, or `viewer` that sees it from `at` on: says so to the client. */
 void attach_started(struct attach *a, const char *warning, uint64_t timeout_ms);
 /* An `error` frame, and the close where nothing can follow. */
 void attach_error(struct attach *a, const struct err *e, bool final);

@@ -48,7 +48,7 @@ static int start(struct attach *a, struct first_frame *f, struct err *e)
 		f->run.timeout_ms = EXEC_TIMEOUT_MS;
 	}
 	if (!code)
-		code = exec_stream(&f->run, &c, &a->viewer, &a->row, warning, e);
+		code = exec_stream(&f->run, &c, &a->live, &a->row, warning, e);
 	if (code < 0)
 		return code;
 	a->kill = f->run.kill_on_disconnect;

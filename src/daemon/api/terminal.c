@@ -50,7 +50,7 @@ static int start(struct attach *a, const struct terminal_query *q, struct err *e
 		.rows = q->rows ? q->rows : TERMINAL_ROWS,
 	};
 	char warning[256] = "";
-	int code = exec_stream(&in, &c, &a->viewer, &a->row, warning, e);
+	int code = exec_stream(&in, &c, &a->live, &a->row, warning, e);
 
 	if (!code)
 		attach_started(a, warning, 0);

@@ -8,8 +8,16 @@
 #include <wslay/wslay.h>
 
 #include "base/banned.h"
+#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+
+enum {
+	OUT_MAX = 4 * 1024 *
+		  1024,  /* bytes of frames a client has not taken; the caller keeps below */
+	HEAD_MAX = 4,    /* bytes before the payload of a frame of ours */
+	SHORT_MAX = 125, /* bytes of a payload whose head has two bytes */
+};
 
 struct websocket {
 	int fd;
@@ -19,9 +27,10 @@ struct websocket {
 	char *early; /* read before us */
 	size_t early_at, early_len;
 	bool paused, gone, closing;
-	uint16_t goodbye; /* the code of a close that waits for what lies before it; 0: none */
+	struct buf out; /* frames … */
+	size_t sent;    /* … of which the kernel has so many bytes */
 	uint64_t heard_ns, pinged_ns;
-	uint64_t closed_ns; /* closing: when it last moved */
+	uint64_t moved_ns; /* when the client last took a byte */
 };
 
 static ssize_t stop(wslay_event_context_ptr ctx, int why)
@@ -59,24 +68,24 @@ static ssize_t on_recv(wslay_event_context_ptr ctx, uint8_t *buf, size_t len, in
 	return stop(ctx, WSLAY_ERR_CALLBACK_FAILURE);
 }
 
+/* The client's time to take bytes begins when there are some. */
+static void mark_first(struct websocket *w)
+{
+	if (w->sent == w->out.len)
+		w->moved_ns = clock_mono_ns();
+}
+
+/* Whole frames go behind what is there, so those of the library and ours keep their order. */
 static ssize_t on_send(wslay_event_context_ptr ctx, const uint8_t *data, size_t len, int flags,
 		       void *arg)
 {
-	const int more = flags & WSLAY_MSG_MORE ? MSG_MORE : 0;
 	struct websocket *w = arg;
-	ssize_t n;
 
-	do
-		n = send(w->fd, data, len, MSG_DONTWAIT | MSG_NOSIGNAL | more);
-	while (n < 0 && errno == EINTR);
-	if (n > 0) {
-		w->closed_ns = clock_mono_ns(); /* where it matters: the client still reads */
-		return n;
-	}
-	if (n < 0 && errno == EAGAIN)
-		return stop(ctx, WSLAY_ERR_WOULDBLOCK);
-	w->gone = true;
-	return stop(ctx, WSLAY_ERR_CALLBACK_FAILURE);
+	(void)flags;
+	mark_first(w);
+	if (buf_add(&w->out, data, len) < 0)
+		return stop(ctx, WSLAY_ERR_CALLBACK_FAILURE);
+	return (ssize_t)len;
 }
 
 static void on_message(wslay_event_context_ptr ctx, const struct wslay_event_on_msg_recv_arg *m,
@@ -104,7 +113,8 @@ struct websocket *websocket_new(int fd, const void *early, size_t early_len,
 	if (!w)
 		return NULL;
 	*w = (struct websocket){ .fd = fd, .handler = handler, .arg = arg };
-	w->heard_ns = w->pinged_ns = clock_mono_ns();
+	buf_init(&w->out, OUT_MAX);
+	w->heard_ns = w->pinged_ns = w->moved_ns = clock_mono_ns();
 	if (early_len)
 		w->early = malloc(early_len);
 	if ((early_len && !w->early) ||
@@ -125,6 +135,7 @@ void websocket_free(struct websocket *w)
 	if (!w)
 		return;
 	wslay_event_context_free(w->ctx);
+	buf_release(&w->out);
 	free(w->early);
 	free(w);
 }
@@ -136,7 +147,7 @@ static void queue(struct websocket *w, uint8_t opcode, const void *data, size_t 
 	if (websocket_closing(w))
 		return;
 	/* only for want of memory: a message that is missing must not go unnoticed */
-	if (wslay_event_queue_msg(w->ctx, &m) != 0)
+	if (wslay_event_queue_msg(w->ctx, &m) != 0 || wslay_event_send(w->ctx) != 0)
 		w->gone = true;
 }
 
@@ -151,9 +162,32 @@ void websocket_json(struct websocket *w, json_t *object)
 		websocket_close(w, WEBSOCKET_FAULT);
 }
 
-void websocket_bytes(struct websocket *w, const void *data, size_t len)
+void *websocket_room(struct websocket *w, size_t len)
 {
-	queue(w, WSLAY_BINARY_FRAME, data, len);
+	char *room = websocket_closing(w) ? NULL : buf_reserve(&w->out, HEAD_MAX + len);
+
+	if (!room && w->out.failed)
+		w->gone = true;
+	return room ? room + HEAD_MAX : NULL;
+}
+
+/* A server's frame of up to 64 KiB: FIN and opcode, length, payload. */
+void websocket_commit(struct websocket *w, size_t len)
+{
+	unsigned char *head = (unsigned char *)w->out.data + w->out.len;
+
+	mark_first(w);
+	head[0] = 0x80 | WSLAY_BINARY_FRAME;
+	if (len <= SHORT_MAX) {
+		head[1] = (unsigned char)len;
+		memmove(head + 2, head + HEAD_MAX, len);
+		buf_commit(&w->out, 2 + len);
+		return;
+	}
+	head[1] = 126;
+	head[2] = (unsigned char)(len >> 8);
+	head[3] = (unsigned char)len;
+	buf_commit(&w->out, HEAD_MAX + len);
 }
 
 void websocket_close(struct websocket *w, enum websocket_code code)
@@ -161,13 +195,15 @@ void websocket_close(struct websocket *w, enum websocket_code code)
 	if (websocket_closing(w))
 		return;
 	w->closing = true;
-	w->closed_ns = clock_mono_ns();
-	w->goodbye = (uint16_t)code;
+	w->moved_ns = clock_mono_ns();
+	if (wslay_event_queue_close(w->ctx, (uint16_t)code, NULL, 0) != 0 ||
+	    wslay_event_send(w->ctx) != 0)
+		w->gone = true;
 }
 
 size_t websocket_pending(const struct websocket *w)
 {
-	return wslay_event_get_queued_msg_length(w->ctx);
+	return w->out.len - w->sent;
 }
 
 void websocket_pause(struct websocket *w, bool paused)
@@ -185,8 +221,12 @@ bool websocket_closing(const struct websocket *w)
 
 bool websocket_over(const struct websocket *w)
 {
-	return w->gone ||
-	       (!w->goodbye && !wslay_event_want_read(w->ctx) && !wslay_event_want_write(w->ctx));
+	return w->gone || (!wslay_event_want_read(w->ctx) && !websocket_pending(w));
+}
+
+uint64_t websocket_moved_ns(const struct websocket *w)
+{
+	return w->moved_ns;
 }
 
 int websocket_fd(const struct websocket *w)
@@ -197,17 +237,21 @@ int websocket_fd(const struct websocket *w)
 short websocket_events(const struct websocket *w)
 {
 	return (short)((wslay_event_want_read(w->ctx) && !w->paused ? POLLIN : 0) |
-		       (wslay_event_want_write(w->ctx) ? POLLOUT : 0));
+		       (websocket_pending(w) ? POLLOUT : 0));
+}
+
+static uint64_t closing_ns(const struct websocket *w)
+{
+	return w->moved_ns +
+	       (websocket_pending(w) ? WEBSOCKET_LOST_MS : WEBSOCKET_CLOSE_MS) * NS_PER_MS;
 }
 
 uint64_t websocket_wake_ns(const struct websocket *w)
 {
 	uint64_t last = w->heard_ns > w->pinged_ns ? w->heard_ns : w->pinged_ns;
 
-	if (w->closing && w->goodbye)
-		return w->closed_ns + WEBSOCKET_LOST_MS * NS_PER_MS;
 	if (w->closing)
-		return w->closed_ns + WEBSOCKET_CLOSE_MS * NS_PER_MS;
+		return closing_ns(w);
 	if (w->early_at < w->early_len && !w->paused)
 		return 0;
 	return last + WEBSOCKET_PING_MS * NS_PER_MS;
@@ -219,9 +263,8 @@ static void watch_the_clock(struct websocket *w)
 	uint64_t last = w->heard_ns > w->pinged_ns ? w->heard_ns : w->pinged_ns;
 
 	if (w->closing) {
-		/* what lies before the close has as long as it takes: the client reads, or is lost */
-		w->gone |= !w->goodbye && now >= w->closed_ns + WEBSOCKET_CLOSE_MS * NS_PER_MS;
-		w->gone |= now >= w->closed_ns + WEBSOCKET_LOST_MS * NS_PER_MS;
+		/* what lies before the close has as long as the client takes bytes of it */
+		w->gone |= now >= closing_ns(w);
 		return;
 	}
 	if (!w->paused && now >= w->heard_ns + WEBSOCKET_LOST_MS * NS_PER_MS)
@@ -232,21 +275,27 @@ static void watch_the_clock(struct websocket *w)
 	w->pinged_ns = now;
 }
 
-/* The library sends control frames before everything else, so a close is queued last. */
-static void say_goodbye(struct websocket *w)
+static void send_pending(struct websocket *w)
 {
-	if (!w->goodbye || wslay_event_want_write(w->ctx))
-		return;
-	if (wslay_event_queue_close(w->ctx, w->goodbye, NULL, 0) != 0)
-		w->gone = true;
-	w->goodbye = 0;
-	w->closed_ns = clock_mono_ns();
-}
+	while (!w->gone && websocket_pending(w)) {
+		ssize_t n = send(w->fd, w->out.data + w->sent, websocket_pending(w),
+				 MSG_DONTWAIT | MSG_NOSIGNAL);
 
-static void send_all(struct websocket *w)
-{
-	if (!w->gone && wslay_event_want_write(w->ctx) && wslay_event_send(w->ctx) != 0)
-		w->gone = true;
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && errno == EAGAIN)
+			break;
+		if (n <= 0) {
+			w->gone = true;
+			return;
+		}
+		w->sent += (size_t)n;
+		w->moved_ns = clock_mono_ns();
+	}
+	if (w->sent >= w->out.len / 2) { /* moves each byte once at most */
+		buf_consume(&w->out, w->sent);
+		w->sent = 0;
+	}
 }
 
 /* What is no WebSocket is told so, and not listened to any more. */
@@ -268,7 +317,8 @@ void websocket_turn(struct websocket *w, short revents)
 	if (w->paused && (revents & (POLLHUP | POLLERR)))
 		w->gone = true;
 	watch_the_clock(w);
-	send_all(w);
-	say_goodbye(w);
-	send_all(w);
+	/* the library's own answers: a pong, a close */
+	if (!w->gone && wslay_event_want_write(w->ctx) && wslay_event_send(w->ctx) != 0)
+		w->gone = true;
+	send_pending(w);
 }

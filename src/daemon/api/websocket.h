@@ -14,6 +14,7 @@
 
 enum {
 	WEBSOCKET_MESSAGE_MAX = 1024 * 1024 + 1, /* bytes of one from the client */
+	WEBSOCKET_FRAME_MAX = 65535,
 	WEBSOCKET_PING_MS = 20000,
 	WEBSOCKET_LOST_MS = 60000, /* silence after which the client is gone */
 	WEBSOCKET_CLOSE_MS = 5000, /* how long its answer to our close is waited for */
@@ -42,13 +43,19 @@ void websocket_free(struct websocket *w); /* the socket stays the caller's */
 
 /* Takes `object`, NULL included: then memory was short, and the socket is closed with 1011. */
 void websocket_json(struct websocket *w, json_t *object);
-void websocket_bytes(struct websocket *w, const void *data, size_t len);
+/* Room for the payload of one binary frame of at most WEBSOCKET_FRAME_MAX bytes, which is written
+ * there, and then websocket_commit with what it has. NULL when there is no use in it any more. */
+void *websocket_room(struct websocket *w, size_t len);
+void websocket_commit(struct websocket *w, size_t len);
 /* Says goodbye behind what is pending. */
 void websocket_close(struct websocket *w, enum websocket_code code);
 
 size_t websocket_pending(const struct websocket *w); /* bytes not with the kernel */
 /* Nothing is read while it is paused, closes included; a hang-up is noticed. */
 void websocket_pause(struct websocket *w, bool paused);
+
+/* When the client last took a byte; CLOCK_MONOTONIC. */
+uint64_t websocket_moved_ns(const struct websocket *w);
 
 int websocket_fd(const struct websocket *w);
 short websocket_events(const struct websocket *w);

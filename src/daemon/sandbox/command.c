@@ -150,13 +150,29 @@ static void take_started(struct command *c, const struct message *m)
 		c->state = LIVE_RUNNING;
 }
 
+/* What lies behind `before`, which the sink has. */
+static void hand_on(struct command *c, const struct agent_output *o, uint64_t before)
+{
+	size_t skip = o->offset < before ? (size_t)(before - o->offset) : 0;
+
+	c->sink(c->sink_arg, o->stream, o->offset + skip, (const char *)o->data + skip,
+		o->len - skip);
+}
+
 static void take_output(struct command *c, const struct message *m)
 {
 	struct agent_output o;
+	uint64_t before;
 
-	if (c->state != LIVE_RUNNING || agent_get_output(m, &o) < 0 ||
-	    output_append(&c->out[o.stream - 1], o.offset, o.data, o.len) < 0)
+	if (c->state != LIVE_RUNNING || agent_get_output(m, &o) < 0) {
 		lose(c);
+		return;
+	}
+	before = have(c, o.stream - 1);
+	if (output_append(&c->out[o.stream - 1], o.offset, o.data, o.len) < 0)
+		lose(c);
+	else if (c->sink && o.offset + o.len > before)
+		hand_on(c, &o, before);
 }
 
 static void take_stdin_ack(struct command *c, const struct message *m)
@@ -319,6 +335,25 @@ void command_turn(struct command *c, short revents, uint64_t now_ns)
 		break_off(c, now_ns);
 }
 
+int command_fd(const struct command *c)
+{
+	return connected(c) ? c->conn.fd : -1;
+}
+
+bool command_ended(const struct command *c, struct command_result *ret)
+{
+	if (c->state != LIVE_ENDED)
+		return false;
+	*ret = c->result;
+	return true;
+}
+
+void command_set_sink(struct command *c, command_sink *sink, void *arg)
+{
+	c->sink = sink;
+	c->sink_arg = arg;
+}
+
 short command_events(const struct command *c)
 {
 	if (!connected(c))
@@ -469,10 +504,8 @@ enum command_step command_pump(struct command *c, uint64_t deadline_ns, int clie
 		struct pollfd p[2] = { { .fd = -1 }, { .fd = client_fd } };
 
 		command_turn(c, revents, now);
-		if (c->state == LIVE_ENDED) {
-			*ret = c->result;
+		if (command_ended(c, ret))
 			return COMMAND_ENDED;
-		}
 		wake = command_wake_ns(c);
 		if (connected(c))
 			p[0] = (struct pollfd){ .fd = c->conn.fd, .events = command_events(c) };

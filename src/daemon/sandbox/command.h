@@ -65,6 +65,19 @@ int command_attach(const char *sandbox, const char *id, struct command **ret, st
 enum command_step command_pump(struct command *c, uint64_t deadline_ns, int client_fd,
 			       struct command_result *ret);
 
+/* The same for who waits for other things too: poll for command_events() on command_fd() until
+ * command_wake_ns(), then command_turn(), which does not wait; from command_ended() on `ret` is
+ * final. What is not read holds the command up, by the agent's window. */
+int command_fd(const struct command *c); /* -1 while there is no connection */
+short command_events(const struct command *c);
+uint64_t command_wake_ns(const struct command *c); /* CLOCK_MONOTONIC; UINT64_MAX: never */
+void command_turn(struct command *c, short revents, uint64_t now_ns);
+bool command_ended(const struct command *c, struct command_result *ret);
+/* Is handed all output as it comes, once it is in the files, with its offset in the stream (1, 2);
+ * a gap is what was dropped. NULL: nobody. */
+typedef void command_sink(void *arg, int stream, uint64_t offset, const void *data, size_t len);
+void command_set_sink(struct command *c, command_sink *sink, void *arg);
+
 /* Hands the command to the watch thread, which calls `done` at its end and frees it. */
 void command_background(struct command *c,
 			void (*done)(void *arg, const char *sandbox, const char *id,

@@ -38,6 +38,8 @@ struct command {
 	size_t stdin_at, stdin_len;
 	uint64_t stdin_sent, stdin_acked; /* bytes of STDIN on this connection */
 	struct command_result result;
+	command_sink *sink;
+	void *sink_arg;
 
 	/* the watch thread's */
 	void (*done)(void *arg, const char *sandbox, const char *id,
@@ -47,11 +49,6 @@ struct command {
 	short watched_events;
 	struct command *next, **prev;
 };
-
-/* Does all that can be done now without waiting; the time is CLOCK_MONOTONIC. */
-void command_turn(struct command *c, short revents, uint64_t now_ns);
-short command_events(const struct command *c);     /* for poll; 0 without a connection */
-uint64_t command_wake_ns(const struct command *c); /* UINT64_MAX: never */
 
 /* The watch thread, in command_watch.c. */
 int command_watch_start(struct err *e);

@@ -365,25 +365,35 @@ static int give_up(const struct command_row *row, struct command *live, struct e
 }
 
 int exec_stream(const struct exec_request *in, const struct exec_context *c,
-		struct live_viewer *viewer, struct command_row *ret, char warning[256],
+		struct command **ret_live, struct command_row *ret, char warning[256],
 		struct err *e)
 {
-	static const uint64_t nothing[2];
 	struct command_row row = { 0 };
 	struct command *live = NULL;
 	int r = begin(in, c, NULL, &row, &live, warning, e);
 
-	if (!r &&
-	    (live_view(viewer, row.id, nothing, true, e) < 0 || put_first_input(in, &row, e) < 0))
+	if (!r && put_first_input(in, &row, e) < 0)
 		r = give_up(&row, live, e);
 	if (r < 0) {
-		live_view_end(viewer);
 		command_row_release(&row);
 		return r;
 	}
-	command_background(live, exec_background_done, NULL);
+	*ret_live = live;
 	*ret = row;
 	return 0;
+}
+
+void exec_stream_end(struct command *live, struct command_row *row,
+		     const struct command_result *result)
+{
+	command_free(live);
+	finish(row, result);
+}
+
+void exec_stream_leave(struct command *live)
+{
+	command_set_sink(live, NULL, NULL);
+	command_background(live, exec_background_done, NULL);
 }
 
 int exec_spawn(const struct exec_request *in, const struct exec_context *c,

@@ -51,11 +51,14 @@ int exec_run(const struct exec_request *in, const struct exec_context *c, struct
 int exec_spawn(const struct exec_request *in, const struct exec_context *c,
 	       const struct idempotency_ref *once, struct command_row *ret, struct err *e);
 
-/* The same for who reads its output as it comes: `viewer` holds it from its first byte on.
- * `warning` "" for none. */
+/* The same for who pumps it and reads its output as it comes. `*ret_live` goes to exec_stream_end
+ * once it has ended, or to exec_stream_leave. `warning` "" for none. */
 int exec_stream(const struct exec_request *in, const struct exec_context *c,
-		struct live_viewer *viewer, struct command_row *ret, char warning[256],
+		struct command **ret_live, struct command_row *ret, char warning[256],
 		struct err *e);
+void exec_stream_end(struct command *live, struct command_row *row,
+		     const struct command_result *result);
+void exec_stream_leave(struct command *live);
 
 int exec_get(const char *sandbox, const char *id, struct command_row *ret, struct err *e);
 /* Until it has ended, the deadline passes or the client hangs up. */
