@@ -101,6 +101,7 @@ void command_free(struct command *c)
 	timer_cancel(&c->drain);
 	timer_cancel(&c->grace);
 	timer_cancel(&c->retry);
+	timer_cancel(&c->pace);
 	outbuf_release(&c->outbuf[OUT]);
 	outbuf_release(&c->outbuf[ERR]);
 	buf_release(&c->stdin_ahead);
@@ -209,7 +210,7 @@ bool command_started(const struct command *c, struct agent_started *ret)
 
 bool command_next_output(struct command *c, struct agent_output *ret)
 {
-	enum { FRAME_DATA = FRAME_MAX / 2 };
+	enum { FRAME_DATA = FRAME_MAX - 64 }; /* with what stands before it, one frame */
 	size_t unacked = c->outbuf[OUT].unacked + c->outbuf[ERR].unacked;
 	size_t most = unacked < AGENT_WINDOW ? AGENT_WINDOW - unacked : 0;
 

@@ -2,10 +2,11 @@
 #include <unistd.h>
 
 #include "base/banned.h"
+#include "base/clock.h"
 
 #include "init/command_priv.h"
 
-enum { READ_SIZE = 64 * 1024 };
+enum { READ_SIZE = 64 * 1024, PACE_US = 250, PACE_BELOW = 64 * 1024 };
 
 bool command_stalled(const struct command *c)
 {
@@ -57,16 +58,32 @@ ssize_t command_read_output(struct command *c, int i)
 
 void command_watch_output(struct command *c)
 {
-	uint32_t want = c->state != ENDED && command_stalled(c) ? 0 : EPOLLIN;
+	bool hold = c->state != ENDED && (c->pacing || command_stalled(c));
 
-	source_want(&c->out[OUT], want);
-	source_want(&c->out[ERR], want);
+	source_want(&c->out[OUT], hold ? 0 : EPOLLIN);
+	source_want(&c->out[ERR], hold ? 0 : EPOLLIN);
 }
 
-static void output_event(struct command *c, int i)
+/* All that is there, up to the window. */
+static ssize_t read_all(struct command *c, int i)
 {
-	ssize_t n = command_read_output(c, i);
+	ssize_t n, some = 0;
 
+	do {
+		n = c->out[i].fd < 0 ? 0 : command_read_output(c, i);
+		some += n > 0 ? n : 0;
+	} while (n > 0 && some < AGENT_WINDOW && c->state != ENDED && !command_stalled(c));
+	return some;
+}
+
+/* Reads from the streams in `mask`. */
+static void take_output(struct command *c, unsigned mask)
+{
+	ssize_t some = 0;
+
+	for (int i = OUT; i <= ERR; i++)
+		some += mask & 1u << i ? read_all(c, i) : 0;
+	c->read_ns = some < PACE_BELOW ? clock_mono_ns() : 0;
 	if (c->state == DRAINING && c->out[OUT].fd < 0 && c->out[ERR].fd < 0) {
 		command_finish(c);
 		return;
@@ -74,8 +91,35 @@ static void output_event(struct command *c, int i)
 	if (c->state == ENDED)
 		return;
 	command_watch_output(c);
-	if (n > 0)
+	if (some > 0)
 		command_changed(c);
+}
+
+static void pace_over(struct timer *t)
+{
+	struct command *c = container_of(t, struct command, pace);
+
+	c->pacing = false;
+	if (command_stalled(c))
+		command_watch_output(c);
+	else
+		take_output(c, 1u << OUT | 1u << ERR);
+}
+
+/* The first bytes after a pause go out at once. What follows closely collects in the pipe for a
+ * moment: a writer that is awake makes many small pieces, and each would wake everybody from here to
+ * the client. */
+static void output_event(struct command *c, int i)
+{
+	uint64_t next = c->read_ns + PACE_US * NS_PER_MS / 1000;
+
+	if (c->state != RUNNING || clock_mono_ns() >= next) {
+		take_output(c, 1u << i);
+		return;
+	}
+	c->pacing = true;
+	timer_set(&c->pace, next, pace_over);
+	command_watch_output(c);
 }
 
 void command_out_ready(struct source *s, uint32_t events)

@@ -41,9 +41,11 @@ struct command {
 	bool empty;        /* leafless: nothing was left the last time we looked */
 	bool leafless;     /* no leaf could be made: its tree is what procs.h finds */
 	uint8_t turn;      /* the stream served last */
+	bool pacing;       /* its output waits in the pipes until `pace` fires */
 	int kill_signal;   /* the one that was asked for */
 	int wait_status;
 	uint64_t started_ns, ended_ns;
+	uint64_t read_ns; /* when a little output was last read; 0: it was much */
 	int64_t oom_before;
 
 	struct source out[2]; /* read ends of stdout, stderr */
@@ -51,7 +53,7 @@ struct command {
 	struct source status; /* reports of the child */
 	struct source events; /* cgroup.events of the leaf */
 	struct leaf leaf;
-	struct timer limit, drain, grace, retry;
+	struct timer limit, drain, grace, retry, pace;
 
 	struct outbuf outbuf[2];
 	struct buf stdin_ahead; /* read from the client … */

@@ -11,7 +11,7 @@
 #include "init/init_fds.h"
 #include "init/spawn.h"
 
-enum { ERRNO_LARGEST = 4095 };
+enum { ERRNO_LARGEST = 4095, PIPE_SIZE = 256 * 1024 };
 
 static void terminate_string(char *s, size_t size)
 {
@@ -138,6 +138,8 @@ static int pipes_open(struct pipes *p, bool with_stdin)
 			continue;
 		if (pipe2(fds, O_CLOEXEC) < 0)
 			return -errno;
+		if (i == 1 || i == 2) /* as it is where the kernel's bounds do not allow it */
+			(void)fcntl(fds[0], F_SETPIPE_SZ, PIPE_SIZE);
 		p->ours[i] = fds[i == 0];
 		p->childs[i] = fds[i != 0];
 	}

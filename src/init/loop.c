@@ -1,6 +1,7 @@
 #include "init/loop.h"
 
 #include <errno.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/banned.h"
@@ -99,12 +100,20 @@ static void fire_timers(void)
 	}
 }
 
+static struct timespec left_until(uint64_t at)
+{
+	uint64_t now = clock_mono_ns(), left = at > now ? at - now : 0;
+
+	return (struct timespec){ .tv_sec = (time_t)(left / NS_PER_SEC),
+				  .tv_nsec = (long)(left % NS_PER_SEC) };
+}
+
 void loop_run(void)
 {
 	while (!quit) {
 		struct epoll_event ev;
-		int left = timers ? clock_left_ms(timers->at) : -1;
-		int n = epoll_wait(epoll_fd, &ev, 1, left);
+		struct timespec left = timers ? left_until(timers->at) : (struct timespec){ 0 };
+		int n = epoll_pwait2(epoll_fd, &ev, 1, timers ? &left : NULL, NULL);
 
 		if (n < 0 && errno != EINTR)
 			log_error("epoll_wait: errno=%d", errno);

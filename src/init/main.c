@@ -8,6 +8,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -20,6 +21,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "wire/agent.h"
 
 #include "init/command.h"
 #include "init/conn.h"
@@ -96,6 +98,8 @@ static int run(void)
 	close_range(INIT_FD_END, ~0U, 0);
 	prctl(PR_SET_DUMPABLE, 0);
 	umask(022);
+	/* output comes and goes in windows: what one took is not given back to be taken again */
+	mallopt(M_TRIM_THRESHOLD, 4 * AGENT_WINDOW);
 	command_init();
 	r = loop_init();
 	if (!r)

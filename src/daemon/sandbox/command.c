@@ -35,7 +35,7 @@ static uint64_t have(const struct command *c, int stream)
 static void end_command(struct command *c)
 {
 	for (int i = 0; i < 2; i++)
-		output_flush(&c->out[i]);
+		output_settle(&c->out[i]);
 	agent_conn_release(&c->conn);
 	free_p(&c->stdin_data);
 	c->state = LIVE_ENDED;

@@ -20,9 +20,8 @@
 
 enum { COMMAND_KEEP = 1024 * 1024 }; /* bytes of head, and of tail, of each stream */
 
-/* One stream's kept output. File layout: a 64-byte head {magic, total}, COMMAND_KEEP bytes of head,
- * COMMAND_KEEP bytes as a ring for the tail. */
-struct output_file;
+/* One stream's kept output. While the command runs the tail may have somewhat more than
+ * COMMAND_KEEP bytes. */
 struct output_view {
 	uint64_t total;   /* bytes the command wrote */
 	uint64_t head;    /* the first `head` bytes are kept … */

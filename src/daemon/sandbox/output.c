@@ -72,7 +72,7 @@ void output_init(struct output_file *o, const char *sandbox, const char *id, int
 
 void output_release(struct output_file *o)
 {
-	output_flush(o);
+	output_settle(o);
 	close_p(&o->fd);
 }
 
@@ -93,6 +93,17 @@ void output_flush(struct output_file *o)
 	/* where that fails the readers see less than there is, and the next flush tries again */
 	if (pwrite_full(o->fd, &h, sizeof(h), 0) == (ssize_t)sizeof(h))
 		o->dirty = o->announce = false;
+}
+
+void output_settle(struct output_file *o)
+{
+	struct output_view *v = &o->view;
+
+	if (v->total - v->tail_at > COMMAND_KEEP) {
+		v->tail_at = v->total - COMMAND_KEEP;
+		o->dirty = true;
+	}
+	output_flush(o);
 }
 
 int output_resume(struct output_file *o, struct err *e)
@@ -161,11 +172,11 @@ static size_t append_head(struct output_file *o, const char *data, size_t len)
 static size_t append_ring(struct output_file *o, const char *data, size_t len)
 {
 	struct output_view *v = &o->view;
-	uint64_t at = v->total % COMMAND_KEEP;
-	size_t piece = len < COMMAND_KEEP - at ? len : (size_t)(COMMAND_KEEP - at);
+	uint64_t at = v->total % OUTPUT_RING;
+	size_t piece = len < OUTPUT_RING - at ? len : (size_t)(OUTPUT_RING - at);
 	uint64_t total = v->total + piece;
 
-	if (total - v->tail_at > COMMAND_KEEP) {
+	if (total - v->tail_at > OUTPUT_RING) {
 		v->tail_at = total - COMMAND_KEEP;
 		o->dirty = o->announce = true;
 	}
@@ -219,7 +230,7 @@ int output_finish(struct output_file *o, uint64_t total)
 			make_file(o);
 		lose_to(o, total);
 	}
-	output_flush(o);
+	output_settle(o);
 	return 0;
 }
 

@@ -50,6 +50,8 @@ int output_resume(struct output_file *o, struct err *e);
 int output_append(struct output_file *o, uint64_t offset, const void *data, size_t len);
 /* The stream ended with this many bytes. -EPROTO where that is less than came. */
 int output_finish(struct output_file *o, uint64_t total);
+/* No more comes: of the tail, COMMAND_KEEP bytes remain. */
+void output_settle(struct output_file *o);
 /* Brings the head on disk up to date. */
 void output_flush(struct output_file *o);
 /* Every sandbox that output is kept of. */

@@ -8,7 +8,9 @@
 enum {
 	OUTPUT_HEAD_SIZE = 64,
 	OUTPUT_RING_AT = OUTPUT_HEAD_SIZE + COMMAND_KEEP,
-	OUTPUT_VERSION = 1,
+	/* the tail, and room to overwrite before it must be told again what is lost */
+	OUTPUT_RING = COMMAND_KEEP + 256 * 1024,
+	OUTPUT_VERSION = 2,
 };
 
 #define OUTPUT_MAGIC 0x74756f2d79726b73ull /* "skry-out" */

@@ -50,7 +50,7 @@ static int read_head_once(int fd, struct output_view *ret)
 	if (le64toh(h.check) != output_head_check(&v))
 		return -EAGAIN;
 	if (v.head > COMMAND_KEEP || v.head > v.tail_at || v.tail_at > v.total ||
-	    v.total - v.tail_at > COMMAND_KEEP || v.total > OUTPUT_TOTAL_MAX)
+	    v.total - v.tail_at > OUTPUT_RING || v.total > OUTPUT_TOTAL_MAX)
 		return -EUCLEAN;
 	*ret = v;
 	return 0;
@@ -136,10 +136,10 @@ static size_t locate(const struct output_view *v, uint64_t offset, off_t *ret_at
 	}
 	if (offset < v->tail_at || offset >= v->total)
 		return 0;
-	ring = offset % COMMAND_KEEP;
+	ring = offset % OUTPUT_RING;
 	*ret_at = OUTPUT_RING_AT + (off_t)ring;
-	return v->total - offset < COMMAND_KEEP - ring ? (size_t)(v->total - offset)
-						       : (size_t)(COMMAND_KEEP - ring);
+	return v->total - offset < OUTPUT_RING - ring ? (size_t)(v->total - offset)
+						      : (size_t)(OUTPUT_RING - ring);
 }
 
 static ssize_t read_kept(int fd, uint64_t offset, char *data, size_t len)
