@@ -6,11 +6,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/base64.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/str.h"
 
-#include "base64.h"
 #include "exec.h"
 #include "fields.h"
 #include "out.h"

@@ -11,10 +11,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/base64.h"
 #include "base/str.h"
 
 #include "api.h"
-#include "base64.h"
 #include "out.h"
 
 enum {

@@ -10,7 +10,6 @@
 #include "base/cleanup.h"
 
 #include "api.h"
-#include "base64.h"
 #include "out.h"
 
 static void escapes(void **state)
@@ -134,40 +133,12 @@ static void names_that_are_none(void **state)
 			    "/workspaces/w%20s/sandboxes?project_name=p%26q&wait=running");
 }
 
-static void base64(void **state)
-{
-	static const struct {
-		const char *text, *bytes;
-		size_t len;
-	} good[] = {
-		{ "", "", 0 },        { "Zg==", "f", 1 },          { "Zm8=", "fo", 2 },
-		{ "Zm9v", "foo", 3 }, { "Zm9vYmFy", "foobar", 6 }, { "/+8A", "\xff\xef\0", 3 },
-	};
-	static const char *const bad[] = { "Z",        "Zg",       "Zg=",  "Z===", "====",
-					   "Zm9v!AAA", "Zg==Zg==", "Zm 9", "Zm-_" };
-
-	(void)state;
-	for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
-		_cleanup_buf_ struct buf b = BUF_INIT(64);
-
-		assert_int_equal(base64_decode(&b, good[i].text, strlen(good[i].text)), 0);
-		assert_int_equal(b.len, good[i].len);
-		assert_memory_equal(buf_str(&b), good[i].bytes, good[i].len);
-	}
-	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
-		_cleanup_buf_ struct buf b = BUF_INIT(64);
-
-		assert_int_equal(base64_decode(&b, bad[i], strlen(bad[i])), -EINVAL);
-	}
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(escapes), cmocka_unit_test(escapes_everything),
 		cmocka_unit_test(widths),  cmocka_unit_test(json_keeps_its_meaning),
 		cmocka_unit_test(paths),   cmocka_unit_test(names_that_are_none),
-		cmocka_unit_test(base64),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

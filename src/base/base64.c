@@ -1,4 +1,4 @@
-#include "base64.h"
+#include "base/base64.h"
 
 #include <errno.h>
 #include <stdint.h>
@@ -38,6 +38,28 @@ int base64_decode(struct buf *out, const char *text, size_t len)
 		buf_add(out,
 			(unsigned char[]){ group >> 16 & 0xff, group >> 8 & 0xff, group & 0xff },
 			3 - drop);
+	}
+	return out->failed;
+}
+
+int base64_encode(struct buf *out, const void *data, size_t len)
+{
+	static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+				     "0123456789+/";
+	const unsigned char *p = data;
+
+	for (size_t i = 0; i < len; i += 3) {
+		size_t n = len - i < 3 ? len - i : 3;
+		uint32_t group = (uint32_t)p[i] << 16 | (n > 1 ? (uint32_t)p[i + 1] << 8 : 0) |
+				 (n > 2 ? p[i + 2] : 0);
+		char text[4] = {
+			digits[group >> 18],
+			digits[group >> 12 & 63],
+			n > 1 ? digits[group >> 6 & 63] : '=',
+			n > 2 ? digits[group & 63] : '=',
+		};
+
+		buf_add(out, text, sizeof(text));
 	}
 	return out->failed;
 }
