@@ -27,6 +27,10 @@ test:
 test-long:
 	@tests/run --long
 
+# on a stock Debian 12 with systemd, in QEMU: half an hour or more
+test-vm:
+	@tests/vm/run
+
 check:
 	@tests/check
 
@@ -46,4 +50,4 @@ bench: build
 clean:
 	rm -rf $(BUILD) build-test build-gcc build-clang build-asan build-tsan build-fuzz
 
-.PHONY: all build up down purge test test-long check asan tsan fuzz bench clean
+.PHONY: all build up down purge test test-long test-vm check asan tsan fuzz bench clean
