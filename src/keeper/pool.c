@@ -19,9 +19,12 @@
 #include "base/log.h"
 #include "base/str.h"
 
+#include "engine.h"
 #include "quota.h"
 
-enum { PARTIAL_SIZE = ID_SIZE + 8, PATH_SIZE = 64 };
+#define ENGINE_SUFFIX ".engine"
+
+enum { PARTIAL_SIZE = ID_SIZE + 8, ENGINE_SIZE = ID_SIZE + sizeof(ENGINE_SUFFIX) };
 
 static struct {
 	int top, layers, sandboxes;
@@ -113,7 +116,8 @@ static uint64_t group_of(const char *id)
 	return QGROUP(1, n);
 }
 
-static int make_subvolume(int dir, const char *name, uint64_t group, struct err *e)
+/* A snapshot of `from`, or an empty one where that is -1. */
+static int make_subvolume(int from, int dir, const char *name, uint64_t group, struct err *e)
 {
 	struct btrfs_util_qgroup_inherit *inherit = NULL;
 	enum btrfs_util_error u = BTRFS_UTIL_OK;
@@ -123,8 +127,10 @@ static int make_subvolume(int dir, const char *name, uint64_t group, struct err 
 		if (!u)
 			u = btrfs_util_qgroup_inherit_add_group(&inherit, group);
 	}
-	if (!u)
+	if (!u && from < 0)
 		u = btrfs_util_create_subvolume_fd(dir, name, 0, NULL, inherit);
+	else if (!u)
+		u = btrfs_util_create_snapshot_fd2(from, dir, name, 0, NULL, inherit);
 	if (inherit)
 		btrfs_util_destroy_qgroup_inherit(inherit);
 	return u ? err_set(e, errno, "make subvolume '%s': %m", name) : 0;
@@ -137,31 +143,54 @@ static int remove_subvolume(int dir, const char *name, struct err *e)
 	return 0;
 }
 
-/* Directories of a new disk; the modes are what the sandbox sees. */
-static int make_tree(int dir, struct err *e)
+static void engine_name(const char *layer, char out[ENGINE_SIZE])
 {
-	static const struct {
-		const char *path;
-		mode_t mode;
-	} rows[] = {
-		{ "root/upper", 0755 },
-		{ "root/work", 0755 },
-		{ "engine/docker", 0710 },
-		{ "engine/docker/overlay2", 0710 },
-		/* there in advance, so that every Docker takes overlay2 and not its btrfs driver */
-		{ "engine/docker/overlay2/l", 0700 },
-		{ "engine/containerd", 0711 },
-	};
-
-	for (unsigned i = 0; i < ARRAY_SIZE(rows); i++) {
-		if (mkdirat(dir, rows[i].path, rows[i].mode) < 0 ||
-		    fchmodat(dir, rows[i].path, rows[i].mode, 0) < 0)
-			return err_set(e, errno, "make '%s': %m", rows[i].path);
-	}
-	return 0;
+	snprintf(out, ENGINE_SIZE, "%s" ENGINE_SUFFIX, layer);
 }
 
-int pool_sandbox_create(const char *id, uint64_t disk_bytes, struct err *e)
+/* The layer's engine; -ENOENT where it has none. */
+static int open_engine(const char *layer)
+{
+	char name[ENGINE_SIZE];
+
+	engine_name(layer, name);
+	return *layer ? open_beneath(pool.layers, name, O_RDONLY | O_DIRECTORY, 0) : -ENOENT;
+}
+
+/* Under classic quotas a copy instead of a snapshot: one that comes into a group with content whose
+ * other users are outside marks all groups of the pool inconsistent, and limits end until a rescan
+ * of the whole pool. */
+static int make_engine(int dir, const char *layer, uint64_t group, struct err *e)
+{
+	_cleanup_close_ int from = open_engine(layer), to = -1;
+	int r;
+
+	if (from < 0 && from != -ENOENT)
+		return err_set(e, from, "open the engine of layer '%s': %m", layer);
+	if (from >= 0 && pool.quota != QUOTA_CLASSIC)
+		return make_subvolume(from, dir, "engine", group, e);
+	r = make_subvolume(-1, dir, "engine", group, e);
+	if (r)
+		return r;
+	to = open_beneath(dir, "engine", O_RDONLY | O_DIRECTORY, 0);
+	if (to < 0)
+		return err_set(e, to, "open 'engine': %m");
+	return from < 0 ? engine_tree(to, e) : engine_copy(from, to, e);
+}
+
+static int make_root(int dir, uint64_t group, struct err *e)
+{
+	static const char *const paths[] = { "root/upper", "root/work" };
+	int r = make_subvolume(-1, dir, "root", group, e);
+
+	for (unsigned i = 0; !r && i < ARRAY_SIZE(paths); i++) {
+		if (mkdirat(dir, paths[i], 0755) < 0 || fchmodat(dir, paths[i], 0755, 0) < 0)
+			r = err_set(e, errno, "make '%s': %m", paths[i]);
+	}
+	return r;
+}
+
+int pool_sandbox_create(const char *id, const char *layer, uint64_t disk_bytes, struct err *e)
 {
 	uint64_t group = pool.quota ? group_of(id) : 0;
 	_cleanup_close_ int dir = -1;
@@ -175,13 +204,11 @@ int pool_sandbox_create(const char *id, uint64_t disk_bytes, struct err *e)
 	if (!r && group && (r = quota_group_make(pool.top, group)))
 		r = err_set(e, r, "make quota group of '%s': %m", id);
 	if (!r)
-		r = make_subvolume(dir, "root", group, e);
-	if (!r)
-		r = make_subvolume(dir, "engine", group, e);
-	if (!r)
-		r = make_tree(dir, e);
-	if (!r)
 		r = pool_sandbox_limit(id, disk_bytes, e);
+	if (!r)
+		r = make_root(dir, group, e);
+	if (!r)
+		r = make_engine(dir, layer, group, e);
 	if (r)
 		pool_sandbox_destroy(id, NULL);
 	return r;
@@ -241,7 +268,7 @@ int pool_layer_begin(const char *layer, struct err *e)
 	if (!fstatat(pool.layers, layer, &st, AT_SYMLINK_NOFOLLOW))
 		return err_set(e, EEXIST, "layer '%s' exists", layer);
 	partial_name(layer, name);
-	r = make_subvolume(pool.layers, name, 0, e);
+	r = make_subvolume(-1, pool.layers, name, 0, e);
 	if (r)
 		return r;
 	fd = open_beneath(pool.layers, name, O_RDONLY | O_DIRECTORY, 0);
@@ -254,15 +281,41 @@ int pool_layer_begin(const char *layer, struct err *e)
 	return fd;
 }
 
+/* For most images there is none. */
+static int commit_engine(const char *layer, int fd, struct err *e)
+{
+	_cleanup_close_ int to = -1;
+	char name[ENGINE_SIZE];
+	int r = engine_brings(fd, e);
+
+	if (r <= 0)
+		return r;
+	engine_name(layer, name);
+	r = make_subvolume(-1, pool.layers, name, 0, e);
+	if (r)
+		return r;
+	to = open_beneath(pool.layers, name, O_RDONLY | O_DIRECTORY, 0);
+	if (to < 0)
+		return err_set(e, to, "open '%s': %m", name);
+	r = engine_take(fd, to, e);
+	if (!r && btrfs_util_set_subvolume_read_only_fd(to, true))
+		r = err_set(e, errno, "make '%s' read-only: %m", name);
+	return r;
+}
+
 int pool_layer_commit(const char *layer, struct err *e)
 {
 	char name[PARTIAL_SIZE];
 
 	partial_name(layer, name);
 	_cleanup_close_ int fd = open_beneath(pool.layers, name, O_RDONLY | O_DIRECTORY, 0);
+	int r;
 
 	if (fd < 0)
 		return err_set(e, fd, "open layer '%s': %m", layer);
+	r = commit_engine(layer, fd, e);
+	if (r)
+		return r;
 	if (syncfs(fd) < 0)
 		return err_set(e, errno, "sync layer '%s': %m", layer);
 	if (renameat(pool.layers, name, pool.layers, layer) < 0)
@@ -272,23 +325,30 @@ int pool_layer_commit(const char *layer, struct err *e)
 	return pool_sync(e);
 }
 
+static int remove_engine(const char *layer, struct err *e)
+{
+	char name[ENGINE_SIZE];
+
+	engine_name(layer, name);
+	return remove_subvolume(pool.layers, name, e);
+}
+
 void pool_layer_abort(const char *layer)
 {
 	char name[PARTIAL_SIZE];
 
 	partial_name(layer, name);
-	(void)remove_subvolume(pool.layers, name, NULL);
+	if (!remove_engine(layer, NULL))
+		(void)remove_subvolume(pool.layers, name, NULL);
 }
 
 int pool_layer_delete(const char *layer, struct err *e)
 {
-	pool_layer_abort(layer);
-	_cleanup_close_ int fd = open_beneath(pool.layers, layer, O_RDONLY | O_DIRECTORY, 0);
+	int r = remove_engine(layer, e);
 
-	if (fd == -ENOENT)
-		return 0;
-	if (fd < 0)
-		return err_set(e, fd, "open layer '%s': %m", layer);
+	if (r)
+		return r;
+	pool_layer_abort(layer);
 	return remove_subvolume(pool.layers, layer, e);
 }
 
@@ -314,7 +374,7 @@ static int list_dir(int dir, const char *kind, enum keeper_kind whole, int out, 
 	while ((entry = readdir(d))) {
 		struct keeper_object o = { .kind = whole };
 
-		if (entry->d_name[0] == '.')
+		if (entry->d_name[0] == '.' || str_ends(entry->d_name, ENGINE_SUFFIX))
 			continue;
 		if (!id_valid(entry->d_name, kind))
 			o.kind = KEEPER_KIND_PARTIAL;

@@ -44,6 +44,13 @@ static bool sandbox(const struct request *r, uint32_t slots_max)
 	return is_id(r->body.sandbox.id, sizeof(r->body.sandbox.id), "sb");
 }
 
+static bool create(const struct request *r, uint32_t slots_max)
+{
+	const struct keeper_sandbox_create *c = &r->body.create;
+
+	return sandbox(r, slots_max) && (!*c->layer || is_id(c->layer, sizeof(c->layer), "ly"));
+}
+
 static bool is_hostname(const char *name, size_t size)
 {
 	static const char allowed[] = "abcdefghijklmnopqrstuvwxyz0123456789-";
@@ -91,7 +98,7 @@ static const struct form {
 	[KEEPER_POOL_LIST] = { 0 },
 	[KEEPER_LAYER_CREATE] = { BODY(layer_create), 1, layer_create },
 	[KEEPER_LAYER_DELETE] = { BODY(layer), 0, layer },
-	[KEEPER_SANDBOX_CREATE] = { BODY(create), 0, sandbox },
+	[KEEPER_SANDBOX_CREATE] = { BODY(create), 0, create },
 	[KEEPER_SANDBOX_START] = { BODY(start), 0, start },
 	[KEEPER_SANDBOX_STOP] = { BODY(stop), 0, sandbox },
 	[KEEPER_SANDBOX_KILL] = { BODY(sandbox), 0, sandbox },

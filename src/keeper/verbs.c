@@ -19,7 +19,13 @@
 #include "ready.h"
 #include "record.h"
 
-enum { LIST_TIMEOUT_MS = 30 * 1000, SLOT_TIMEOUT_MS = 30 * 1000, DELETE_TIMEOUT_MS = 600 * 1000 };
+enum {
+	LIST_TIMEOUT_MS = 30 * 1000,
+	SLOT_TIMEOUT_MS = 30 * 1000,
+	/* under classic quotas an engine's files are copied one by one */
+	CREATE_TIMEOUT_MS = 300 * 1000,
+	DELETE_TIMEOUT_MS = 600 * 1000,
+};
 
 static const struct conf *conf;
 static const struct verbs_info *info;
@@ -157,13 +163,14 @@ static int create_work(void *arg, struct worker_result *r, struct err *e)
 	const struct keeper_sandbox_create *c = &((struct job *)arg)->req.body.create;
 
 	(void)r;
-	return pool_sandbox_create(c->id, c->disk_bytes, e);
+	return pool_sandbox_create(c->id, c->layer, c->disk_bytes, e);
 }
 
-/* Makes two empty subvolumes under a new name of our form; an existing one is refused. */
+/* Makes two subvolumes under a new name of our form; an existing one is refused. What lies in the
+ * second comes from an engine of ours, read-only since its layer was made (engine.h). */
 static void run_create(struct job *j)
 {
-	run_worker(j, create_work, LIST_TIMEOUT_MS);
+	run_worker(j, create_work, CREATE_TIMEOUT_MS);
 }
 
 static int stats_work(void *arg, struct worker_result *r, struct err *e)

@@ -119,7 +119,8 @@ struct keeper_layer {
 
 struct keeper_sandbox_create {
 	char id[ID_SIZE + 1];
-	uint64_t disk_bytes; /* quota of both subvolumes; 0 = none */
+	char layer[ID_SIZE + 1]; /* whose engine content the disk begins with; "": none */
+	uint64_t disk_bytes;     /* quota of both subvolumes; 0 = none */
 };
 
 struct keeper_sandbox_start {

@@ -45,6 +45,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		assert(r.body.slot.slot < SLOTS);
 		break;
 	case KEEPER_SANDBOX_CREATE:
+		assert(id_valid(r.body.create.id, "sb"));
+		assert(!*r.body.create.layer || id_valid(r.body.create.layer, "ly"));
+		break;
 	case KEEPER_SANDBOX_STOP:
 	case KEEPER_SANDBOX_KILL:
 	case KEEPER_SANDBOX_DESTROY:

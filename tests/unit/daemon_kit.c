@@ -130,8 +130,9 @@ static void take_time(unsigned ms)
 	nanosleep(&t, NULL);
 }
 
-static int b_create(const char *id, uint64_t bytes, struct err *e)
+static int b_create(const char *id, const char *layer, uint64_t bytes, struct err *e)
 {
+	(void)layer;
 	(void)bytes;
 	kit.creates++;
 	take_time(kit.create_ms);

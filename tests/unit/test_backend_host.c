@@ -30,6 +30,7 @@ static struct {
 	bool fail_start, list_short;
 	int destroyed;
 	uint32_t layer_bytes;
+	char disk_layer[ID_SIZE + 1]; /* of the last disk made */
 } books = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 static const struct backend *backend;
@@ -212,6 +213,15 @@ static void serve_layer(const struct fake_request *q)
 	fake_keeper_answer(&q->head, 0, &reply, sizeof(reply), -1);
 }
 
+static void serve_create(const struct fake_request *q)
+{
+	const struct keeper_sandbox_create *c = (const struct keeper_sandbox_create *)q->body;
+
+	check_rule(q->head.size == sizeof(*c), "a create of another size");
+	str_copy(books.disk_layer, sizeof(books.disk_layer), c->layer);
+	fake_keeper_answer(&q->head, 0, NULL, 0, -1);
+}
+
 static void serve_nothing(const struct fake_request *q)
 {
 	fake_keeper_answer(&q->head, 0, NULL, 0, -1);
@@ -224,7 +234,7 @@ static void serve(const struct fake_request *q)
 		[KEEPER_POOL_LIST] = serve_objects,
 		[KEEPER_LAYER_CREATE] = serve_layer,
 		[KEEPER_LAYER_DELETE] = serve_nothing,
-		[KEEPER_SANDBOX_CREATE] = serve_nothing,
+		[KEEPER_SANDBOX_CREATE] = serve_create,
 		[KEEPER_SANDBOX_START] = serve_start,
 		[KEEPER_SANDBOX_STOP] = serve_end,
 		[KEEPER_SANDBOX_KILL] = serve_end,
@@ -396,7 +406,10 @@ static void test_other_verbs(void **state)
 	assert_string_equal(info.notes, "a note");
 	assert_int_equal(backend->pool(&pool, &e), 0);
 	assert_int_equal(pool.host_free, 40);
-	assert_int_equal(backend->create(id, 1 << 30, &e), 0);
+	assert_int_equal(backend->create(id, layer, 1 << 30, &e), 0);
+	assert_string_equal(books.disk_layer, layer);
+	assert_int_equal(backend->create(id, "", 1 << 30, &e), 0);
+	assert_string_equal(books.disk_layer, "");
 	assert_int_equal(backend->stats(id, &stats, &e), 0);
 	assert_int_equal(stats.disk_bytes, 4);
 	assert_int_equal(backend->destroy(id, &e), 0); /* unknown to the keeper */
@@ -408,7 +421,8 @@ static void test_other_verbs(void **state)
 	assert_int_equal(bytes, 8);
 	assert_int_equal(backend->layer_delete(layer, &e), 0);
 	assert_int_equal(backend->kill("nonsense", &e), -EINVAL);
-	assert_int_equal(backend->create("sb../../../etc/passwd", 0, &e), -EINVAL);
+	assert_int_equal(backend->create("sb../../../etc/passwd", layer, 0, &e), -EINVAL);
+	assert_int_equal(backend->create(id, "ly../../../etc/passwd", 0, &e), -EINVAL);
 }
 
 static void count_object(void *arg, enum backend_object_kind kind, const char *name)

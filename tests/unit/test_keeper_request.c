@@ -136,6 +136,36 @@ static void wants_the_descriptor_of_a_layer(void **state)
 	assert_false(request_parse(&m, len, 1, SLOTS, &r));
 }
 
+static void takes_a_disk_with_and_without_a_layer(void **state)
+{
+	struct {
+		struct keeper_head head;
+		struct keeper_sandbox_create create;
+	} m = {
+		.head = { .verb = KEEPER_SANDBOX_CREATE, .size = sizeof(m.create), .seq = 1 },
+		.create = { .id = "sbaaaaaaaaaaaaaaaaaaaa" },
+	};
+	static const char *const refused[] = {
+		"sbaaaaaaaaaaaaaaaaaaaa", "lyaaaaaaaaaaaaaaaaaaa",   "lyaaaaaaaaaaaaaaaaaaaA",
+		"../../../../etc/passwd", "lyaaaaaaaaaaaaaaaaaaaaa", "ly/../aaaaaaaaaaaaaaaa",
+	};
+	struct request r;
+
+	(void)state;
+	assert_true(request_parse(&m, sizeof(m), 0, SLOTS, &r));
+	assert_string_equal(r.body.create.layer, "");
+	memcpy(m.create.layer, "lyaaaaaaaaaaaaaaaaaaaa", ID_SIZE);
+	assert_true(request_parse(&m, sizeof(m), 0, SLOTS, &r));
+	assert_string_equal(r.body.create.layer, "lyaaaaaaaaaaaaaaaaaaaa");
+	for (unsigned i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+		memset(m.create.layer, 0, sizeof(m.create.layer));
+		memcpy(m.create.layer, refused[i], strlen(refused[i]));
+		assert_false(request_parse(&m, sizeof(m), 0, SLOTS, &r));
+	}
+	memset(m.create.layer, 'a', sizeof(m.create.layer)); /* has no end */
+	assert_false(request_parse(&m, sizeof(m), 0, SLOTS, &r));
+}
+
 static void refuses_a_hello_of_another_build(void **state)
 {
 	struct {
@@ -164,6 +194,7 @@ int main(void)
 		cmocka_unit_test(refuses_a_spoilt_head),
 		cmocka_unit_test(refuses_spoilt_fields),
 		cmocka_unit_test(wants_the_descriptor_of_a_layer),
+		cmocka_unit_test(takes_a_disk_with_and_without_a_layer),
 		cmocka_unit_test(refuses_a_hello_of_another_build),
 	};
 

@@ -65,7 +65,8 @@ struct backend {
 	int (*info)(struct backend_info *ret, struct err *e);
 	int (*pool)(struct backend_pool *ret, struct err *e);
 
-	int (*create)(const char *id, uint64_t disk_bytes, struct err *e);
+	/* A disk; what `layer` (or "") has for container engines lies on it from the beginning. */
+	int (*create)(const char *id, const char *layer, uint64_t disk_bytes, struct err *e);
 	/* Returns once the machine's PID 1 runs and takes connections. */
 	int (*start)(const struct backend_spec *spec, struct backend_machine *ret, struct err *e);
 	/* Waits for the machine's own end until the deadline, then kills; its disk is synced. */

@@ -112,11 +112,14 @@ static int host_pool(struct backend_pool *ret, struct err *e)
 	return 0;
 }
 
-static int host_create(const char *id, uint64_t disk_bytes, struct err *e)
+static int host_create(const char *id, const char *layer, uint64_t disk_bytes, struct err *e)
 {
 	struct keeper_sandbox_create request = { .disk_bytes = disk_bytes };
 
 	if (!id_valid(id, NULL) || !str_copy(request.id, sizeof(request.id), id))
+		return bad_id(e);
+	if (*layer &&
+	    (!id_valid(layer, NULL) || !str_copy(request.layer, sizeof(request.layer), layer)))
 		return bad_id(e);
 	return call(KEEPER_SANDBOX_CREATE, &request, sizeof(request), NULL, 0, e);
 }

@@ -330,7 +330,8 @@ static void *job_run(void *arg)
 {
 	struct job *j = arg;
 	struct err e = ERR_INIT;
-	int disk = sandbox_context.backend->create(j->row.id, (uint64_t)j->row.disk_gb << 30, &e);
+	int disk = sandbox_context.backend->create(j->row.id, j->row.layer,
+						   (uint64_t)j->row.disk_gb << 30, &e);
 	bool failed, left;
 
 	if (!row_kept(j)) {

@@ -102,7 +102,8 @@ static int make_missing_disk(struct sandbox_row *row, struct op *op)
 
 	if (!str_eq(row->exit_code, EXIT_CREATE_FAILED))
 		return 0;
-	r = sandbox_context.backend->create(row->id, (uint64_t)row->disk_gb << 30, &op->failure);
+	r = sandbox_context.backend->create(row->id, row->layer, (uint64_t)row->disk_gb << 30,
+					    &op->failure);
 	if (r >= 0 || r == -EEXIST) {
 		op->failure = (struct err)ERR_INIT;
 		return 0;
