@@ -72,27 +72,34 @@ static const struct {
 	{ 0, EIO, "server_error" },
 };
 
+int api_fault(struct cli *c, int status, const char *path, const json_t *error, struct err *e)
+{
+	const char *field = json_text(error, "field");
+	size_t i = 0;
+
+	while (statuses[i].status && statuses[i].status != status)
+		i++;
+	snprintf(c->reason, sizeof(c->reason), "%s",
+		 json_text_or(error, "code", statuses[i].reason));
+	err_reason(e, statuses[i].code, c->reason, "%s",
+		   json_text_or(error, "message", "the API refused"));
+	if (field)
+		err_field(e, "%s", field);
+	hint_answer(e, status, path, json_text(error, "hint"));
+	return -e->code;
+}
+
 /* The API's error, or what can be said about an answer that is not from it. */
-static int tell_error(struct cli *c, const struct request *r, const struct answer *a, struct err *e)
+int api_refusal(struct cli *c, const struct request *r, const struct answer *a, struct err *e)
 {
 	_cleanup_json_ json_t *body =
 		json_loadb(buf_str(&a->body), a->body.len, JSON_ALLOW_NUL, NULL);
 	const json_t *first = json_array_get(json_object_get(body, "errors"), 0);
-	const char *message = json_text(first, "message"), *field = json_text(first, "field");
-	size_t i = 0;
 
-	while (statuses[i].status && statuses[i].status != a->status)
-		i++;
-	snprintf(c->reason, sizeof(c->reason), "%s",
-		 json_text_or(first, "code", statuses[i].reason));
-	if (message)
-		err_reason(e, statuses[i].code, c->reason, "%s", message);
-	else
-		err_reason(e, statuses[i].code, c->reason, "%s %.*s answered with status %d",
-			   r->method, (int)strcspn(r->path, "?"), r->path, a->status);
-	if (field)
-		err_field(e, "%s", field);
-	hint_answer(e, a->status, r->path, json_text(first, "hint"));
+	api_fault(c, a->status, r->path, first, e);
+	if (!json_text(first, "message"))
+		snprintf(e->text, sizeof(e->text), "%s %.*s answered with status %d", r->method,
+			 (int)strcspn(r->path, "?"), r->path, a->status);
 	if (!*e->hint && a->status >= 500 && *a->request_id)
 		err_hint(e, "the log of skerryd has it under request %s", a->request_id);
 	return -e->code;
@@ -105,7 +112,7 @@ int api_send(struct cli *c, const struct request *r, struct answer *ret, struct 
 	if (n < 0)
 		return n;
 	if (ret->status < 200 || ret->status > 299)
-		return tell_error(c, r, ret, e);
+		return api_refusal(c, r, ret, e);
 	return 0;
 }
 

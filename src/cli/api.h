@@ -34,5 +34,10 @@ int api_call(struct cli *c, const char *method, const struct buf *path, const js
 /* The same for a request that is already made; the caller looks at the answer's body. */
 int api_send(struct cli *c, const struct request *r, struct answer *ret, struct err *e);
 
+/* The error that an answer is, not 2xx, as `struct err`. */
+int api_refusal(struct cli *c, const struct request *r, const struct answer *a, struct err *e);
+/* The same for one error object of the API; `path` names the sandbox in hints. */
+int api_fault(struct cli *c, int status, const char *path, const json_t *error, struct err *e);
+
 /* Adds a string to an object. An argument that is not UTF-8 cannot be sent: an error of usage. */
 int api_put(json_t *object, const char *key, const char *value, struct err *e);

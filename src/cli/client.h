@@ -54,16 +54,35 @@ static inline void answer_release(struct answer *a)
 	buf_release(&a->body);
 }
 
+/* A connection of its own to where requests go, for what begins as HTTP and goes on as something
+ * else. Never blocks. */
+struct line {
+	int fd; /* for poll; encrypted bytes may wait behind it: receive until -EAGAIN */
+	const char *host, *prefix; /* for its request: the Host, and what stands before paths */
+	const char *auth;          /* a header line, or NULL */
+	/* A count, -EAGAIN, or what ended it; 0 of recv: the other end closed it. */
+	ssize_t (*send)(struct line *l, const void *data, size_t len);
+	ssize_t (*recv)(struct line *l, void *data, size_t len);
+	void (*free)(struct line *l);
+};
+
 struct client {
 	/* 0 once an answer came, whatever its status. Reasons: connection_failed, interrupted, or
 	 * what source and sink returned. */
 	int (*send)(struct client *c, const struct request *r, struct answer *ret, struct err *e);
+	int (*dial)(struct client *c, struct line **ret, struct err *e);
 	void (*free)(struct client *c);
 	int cancel_fd; /* readable: the request in flight ends with -EINTR; -1 for none */
 };
 
 /* http://, https:// or unix:///path of `conf`. */
 int http_client_open(const struct conf *conf, struct client **ret, struct err *e);
+
+static inline void line_free(struct line *l)
+{
+	if (l)
+		l->free(l);
+}
 
 static inline void client_free(struct client *c)
 {

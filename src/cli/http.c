@@ -1,4 +1,5 @@
-#include <curl/curl.h>
+#include "http.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,20 +9,9 @@
 #include "base/str.h"
 
 #include "cli.h"
-#include "client.h"
 #include "hints.h"
 
 enum { CONNECT_MS = 10000, POLL_MS = 1000 };
-
-struct http {
-	struct client base;
-	CURLM *multi;
-	char *url;    /* as the user gave it, for messages */
-	char *prefix; /* what paths are put behind */
-	char *socket; /* of a unix:// URL, or NULL */
-	char *auth;   /* the header line, or NULL */
-	bool local;
-};
 
 /* One request in flight. */
 struct flight {
@@ -59,7 +49,7 @@ static size_t on_source(char *data, size_t size, size_t n, void *arg)
 	return (size_t)got;
 }
 
-static void header_value(const char *line, size_t len, const char *name, char *out, size_t size)
+void http_header(const char *line, size_t len, const char *name, char *out, size_t size)
 {
 	size_t skip = strlen(name);
 
@@ -77,9 +67,8 @@ static size_t on_header(char *data, size_t size, size_t n, void *arg)
 	struct flight *f = arg;
 
 	n *= size;
-	header_value(data, n, "content-type:", f->answer->type, sizeof(f->answer->type));
-	header_value(data, n, "x-request-id:", f->answer->request_id,
-		     sizeof(f->answer->request_id));
+	http_header(data, n, "content-type:", f->answer->type, sizeof(f->answer->type));
+	http_header(data, n, "x-request-id:", f->answer->request_id, sizeof(f->answer->request_id));
 	return n;
 }
 
@@ -106,6 +95,18 @@ static int set_body(struct http *h, struct flight *f, struct curl_slist **header
 	return *headers ? 0 : -ENOMEM;
 }
 
+void http_reach(const struct http *h, CURL *easy)
+{
+	curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
+	curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+	curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
+	curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MS);
+	if (h->socket)
+		curl_easy_setopt(easy, CURLOPT_UNIX_SOCKET_PATH, h->socket);
+	if (h->local) /* a proxy from the environment does not lead here */
+		curl_easy_setopt(easy, CURLOPT_PROXY, "");
+}
+
 static void set_options(struct http *h, struct flight *f, const char *url,
 			struct curl_slist *headers)
 {
@@ -115,39 +116,30 @@ static void set_options(struct http *h, struct flight *f, const char *url,
 	curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, f->request->method);
 	curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers);
 	curl_easy_setopt(easy, CURLOPT_USERAGENT, "skerry/" SKERRY_VERSION);
-	curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
 	/* never followed: the token must not travel to where an answer points */
 	curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
 	/* "." and ".." in names are names; the server refuses or knows them */
 	curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
 	/* on a connection used before libcurl would send a request twice when that one has died */
 	curl_easy_setopt(easy, CURLOPT_FORBID_REUSE, 1L);
-	curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
-	curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
-	curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MS);
 	curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, (long)f->request->timeout_ms);
 	curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
 	curl_easy_setopt(easy, CURLOPT_WRITEDATA, f);
 	curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header);
 	curl_easy_setopt(easy, CURLOPT_HEADERDATA, f);
-	if (h->socket)
-		curl_easy_setopt(easy, CURLOPT_UNIX_SOCKET_PATH, h->socket);
-	if (h->local) /* a proxy from the environment does not lead here */
-		curl_easy_setopt(easy, CURLOPT_PROXY, "");
+	http_reach(h, easy);
 }
 
-/* Drives the transfer; -EINTR when the cancel descriptor became readable. */
-static int drive(struct http *h, CURLcode *ret)
+int http_drive(struct http *h, CURLM *multi, CURLcode *ret)
 {
 	struct curl_waitfd cancel = { .fd = h->base.cancel_fd, .events = CURL_WAIT_POLLIN };
 	int running = 1;
 
 	while (running) {
-		CURLMcode m = curl_multi_perform(h->multi, &running);
+		CURLMcode m = curl_multi_perform(multi, &running);
 
 		if (!m && running)
-			m = curl_multi_poll(h->multi, &cancel, h->base.cancel_fd >= 0, POLL_MS,
-					    NULL);
+			m = curl_multi_poll(multi, &cancel, h->base.cancel_fd >= 0, POLL_MS, NULL);
 		if (m == CURLM_OUT_OF_MEMORY)
 			return -ENOMEM;
 		if (m)
@@ -155,30 +147,20 @@ static int drive(struct http *h, CURLcode *ret)
 		if (cancel.revents)
 			return -EINTR;
 	}
-	for (CURLMsg *msg; (msg = curl_multi_info_read(h->multi, &running));) {
+	for (CURLMsg *msg; (msg = curl_multi_info_read(multi, &running));) {
 		if (msg->msg == CURLMSG_DONE)
 			*ret = msg->data.result;
 	}
 	return 0;
 }
 
-static int tell_curl(struct http *h, struct flight *f, CURLcode code, struct err *e)
+int http_tell(const struct http *h, CURLcode code, struct err *e)
 {
 	switch (code) {
 	case CURLE_OK:
 		return 0;
 	case CURLE_OUT_OF_MEMORY:
 		return err_set(e, ENOMEM, "out of memory");
-	case CURLE_WRITE_ERROR:
-	case CURLE_ABORTED_BY_CALLBACK:
-		if (f->failed == -EMSGSIZE)
-			return err_reason(e, EMSGSIZE, REASON_ANSWER,
-					  "the answer of %s is larger than %d MiB", h->url,
-					  ANSWER_MAX / 1024 / 1024);
-		if (f->answer->streamed && e->code) /* the sink has told it */
-			return -e->code;
-		return err_set(e, f->failed ? f->failed : EIO, "transfer: %s",
-			       strerror(f->failed ? -f->failed : EIO));
 	case CURLE_COULDNT_CONNECT:
 	case CURLE_COULDNT_RESOLVE_HOST:
 		err_reason(e, ECONNREFUSED, REASON_CONNECTION, "cannot reach %s: %s", h->url,
@@ -199,6 +181,21 @@ static int tell_curl(struct http *h, struct flight *f, CURLcode code, struct err
 	}
 }
 
+/* What source or sink said, or the connection. */
+static int tell_flight(struct http *h, struct flight *f, CURLcode code, struct err *e)
+{
+	if (code != CURLE_WRITE_ERROR && code != CURLE_ABORTED_BY_CALLBACK)
+		return http_tell(h, code, e);
+	if (f->failed == -EMSGSIZE)
+		return err_reason(e, EMSGSIZE, REASON_ANSWER,
+				  "the answer of %s is larger than %d MiB", h->url,
+				  ANSWER_MAX / 1024 / 1024);
+	if (f->answer->streamed && e->code) /* the sink has told it */
+		return -e->code;
+	return err_set(e, f->failed ? f->failed : EIO, "transfer: %s",
+		       strerror(f->failed ? -f->failed : EIO));
+}
+
 static int http_send(struct client *base, const struct request *r, struct answer *ret,
 		     struct err *e)
 {
@@ -216,7 +213,7 @@ static int http_send(struct client *base, const struct request *r, struct answer
 		return err_set(e, ENOMEM, "out of memory");
 	}
 	set_options(h, &f, url, headers);
-	n = curl_multi_add_handle(h->multi, f.easy) ? -ENOMEM : drive(h, &code);
+	n = curl_multi_add_handle(h->multi, f.easy) ? -ENOMEM : http_drive(h, h->multi, &code);
 	curl_easy_getinfo(f.easy, CURLINFO_RESPONSE_CODE, &status);
 	curl_multi_remove_handle(h->multi, f.easy);
 	curl_easy_cleanup(f.easy);
@@ -229,7 +226,7 @@ static int http_send(struct client *base, const struct request *r, struct answer
 	/* an upload that was refused midway has its answer all the same */
 	if (code == CURLE_SEND_ERROR && status >= 400)
 		return 0;
-	return tell_curl(h, &f, code, e);
+	return tell_flight(h, &f, code, e);
 }
 
 static void http_free(struct client *base)
@@ -280,7 +277,9 @@ int http_client_open(const struct conf *conf, struct client **ret, struct err *e
 	h = calloc(1, sizeof(*h));
 	if (!h)
 		return err_set(e, ENOMEM, "out of memory");
-	h->base = (struct client){ .send = http_send, .free = http_free, .cancel_fd = -1 };
+	h->base = (struct client){
+		.send = http_send, .dial = http_dial, .free = http_free, .cancel_fd = -1
+	};
 	h->local = conf_url_local(url);
 	h->multi = curl_multi_init();
 	if (!h->multi || !set_url(h, url) ||
