@@ -157,19 +157,39 @@ static int open_engine(const char *layer)
 	return *layer ? open_beneath(pool.layers, name, O_RDONLY | O_DIRECTORY, 0) : -ENOENT;
 }
 
+/* Under classic quotas the disk is charged for all that the copy shares, and not before it is there:
+ * it would be over its limit from the beginning. */
+static int check_room(int from, uint64_t disk_bytes, struct err *e)
+{
+	uint64_t id, used;
+
+	if (btrfs_util_subvolume_id_fd(from, &id))
+		return err_set(e, errno, "look at the engine of the layer: %m");
+	if (!disk_bytes || quota_group_used(pool.top, QGROUP(0, id), &used) || used < disk_bytes)
+		return 0;
+	return err_set(e, EDQUOT,
+		       "what the image has for container engines takes %llu MiB, as much as the "
+		       "disk or more: ask for a larger disk",
+		       (unsigned long long)(used >> 20));
+}
+
 /* Under classic quotas a copy instead of a snapshot: one that comes into a group with content whose
  * other users are outside marks all groups of the pool inconsistent, and limits end until a rescan
  * of the whole pool. */
-static int make_engine(int dir, const char *layer, uint64_t group, struct err *e)
+static int make_engine(int dir, const char *layer, uint64_t group, uint64_t disk_bytes,
+		       struct err *e)
 {
 	_cleanup_close_ int from = open_engine(layer), to = -1;
-	int r;
+	int r = 0;
 
 	if (from < 0 && from != -ENOENT)
 		return err_set(e, from, "open the engine of layer '%s': %m", layer);
 	if (from >= 0 && pool.quota != QUOTA_CLASSIC)
 		return make_subvolume(from, dir, "engine", group, e);
-	r = make_subvolume(-1, dir, "engine", group, e);
+	if (from >= 0)
+		r = check_room(from, disk_bytes, e);
+	if (!r)
+		r = make_subvolume(-1, dir, "engine", group, e);
 	if (r)
 		return r;
 	to = open_beneath(dir, "engine", O_RDONLY | O_DIRECTORY, 0);
@@ -204,11 +224,11 @@ int pool_sandbox_create(const char *id, const char *layer, uint64_t disk_bytes, 
 	if (!r && group && (r = quota_group_make(pool.top, group)))
 		r = err_set(e, r, "make quota group of '%s': %m", id);
 	if (!r)
-		r = pool_sandbox_limit(id, disk_bytes, e);
-	if (!r)
 		r = make_root(dir, group, e);
 	if (!r)
-		r = make_engine(dir, layer, group, e);
+		r = make_engine(dir, layer, group, disk_bytes, e);
+	if (!r)
+		r = pool_sandbox_limit(id, disk_bytes, e);
 	if (r)
 		pool_sandbox_destroy(id, NULL);
 	return r;
