@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -88,6 +89,12 @@ static void reset_privileges(uint64_t nofile_soft)
 	}
 }
 
+/* The terminal becomes that of its session, which setsid(2) began. */
+static int take_terminal(const struct agent_run *run)
+{
+	return run->flags & RUN_TERMINAL && ioctl(0, TIOCSCTTY, 0) < 0 ? -errno : 0;
+}
+
 /* Leaves the child with 0, 1, 2 and the status pipe. Really closed, not only on exec: a child that
  * hangs before its exec would hold the pipes of other commands. */
 static int keep_stdio(const struct spawn_plan *plan)
@@ -126,7 +133,7 @@ static int find_user(const struct agent_run *run, struct user *u, struct spawn_r
 	return 0;
 }
 
-static int become(const struct user *u, struct err *e)
+static int become(const struct agent_run *run, const struct user *u, struct err *e)
 {
 	struct stat st;
 
@@ -135,6 +142,8 @@ static int become(const struct user *u, struct err *e)
 		if (fstat(i, &st) == 0 && S_ISFIFO(st.st_mode))
 			(void)!fchown(i, u->uid, u->gid);
 	}
+	if (run->flags & RUN_TERMINAL) /* its group stays that of all terminals */
+		(void)!fchown(0, u->uid, (gid_t)-1);
 	if (setgroups(u->groups_count, u->groups) < 0 || setresgid(u->gid, u->gid, u->gid) < 0 ||
 	    setresuid(u->uid, u->uid, u->uid) < 0) {
 		err_reason(e, EINVAL, "user_invalid", "become user '%s' (uid %u, gid %u): %m",
@@ -200,11 +209,13 @@ void spawn_child(const struct spawn_plan *plan, bool in_leaf, uint64_t nofile_so
 	reset_signals();
 	reset_privileges(nofile_soft);
 	r = keep_stdio(plan);
+	if (!r)
+		r = take_terminal(plan->run);
 	if (r < 0) {
 		err_set(&e, r, "set up standard input and output: %s", strerror(-r));
 		fail(&e);
 	}
-	if (find_user(plan->run, &u, &ready, &e) < 0 || become(&u, &e) < 0 ||
+	if (find_user(plan->run, &u, &ready, &e) < 0 || become(plan->run, &u, &e) < 0 ||
 	    enter_cwd(plan->run, &u, &ready, &e) < 0 ||
 	    environment_make(plan->run, &u, &env, &e) < 0)
 		fail(&e);

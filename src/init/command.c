@@ -23,6 +23,7 @@ void command_init(void)
 {
 	cgroup_init();
 	procs_init();
+	command_terminal_init();
 	spawn_init();
 }
 
@@ -66,6 +67,9 @@ struct command *command_new(const struct agent_run *run)
 	str_copy(c->id, sizeof(c->id), run->id);
 	c->out[OUT] = c->out[ERR] = c->in = c->status = c->events = (struct source)SOURCE_NONE;
 	c->leaf = (struct leaf)LEAF_NONE;
+	c->slave = -1;
+	c->terminal = run->flags & RUN_TERMINAL;
+	c->takes_stdin = run->flags & (RUN_STDIN | RUN_TERMINAL);
 	outbuf_init(&c->outbuf[OUT], run->keep);
 	outbuf_init(&c->outbuf[ERR], run->keep);
 	command_stdin_init(c);
@@ -93,7 +97,6 @@ void command_free(struct command *c)
 	total--;
 	source_close(&c->out[OUT]);
 	source_close(&c->out[ERR]);
-	source_close(&c->in);
 	source_close(&c->status);
 	source_close(&c->events);
 	leaf_close(&c->leaf);
@@ -104,7 +107,8 @@ void command_free(struct command *c)
 	timer_cancel(&c->pace);
 	outbuf_release(&c->outbuf[OUT]);
 	outbuf_release(&c->outbuf[ERR]);
-	buf_release(&c->stdin_ahead);
+	command_stdin_close(c);
+	close_p(&c->slave);
 	buf_release(&c->reports);
 	free(c->cwd);
 	free(c->user);
@@ -263,7 +267,7 @@ int command_signal(const struct agent_signal *s, struct err *e)
 	if (c->reaped || c->state == STARTING)
 		return err_reason(e, ESRCH, "command_ended", "command '%s' %s", s->id,
 				  c->reaped ? "has ended" : "has not started yet");
-	if (kill(-c->pid, (int)s->signal) < 0)
+	if (kill(-command_foreground(c), (int)s->signal) < 0)
 		return err_reason(e, errno, "signal_failed", "signal command '%s': %m", s->id);
 	return 0;
 }

@@ -35,6 +35,17 @@ struct command_waiter {
 	void (*gone)(struct command_waiter *w);
 };
 
+/* Writes to standard input of a command that another client may be attached to; embedded in its
+ * connection. */
+struct command_writer {
+	struct command *command; /* NULL: not writing */
+	struct command_writer *next;
+	bool waits;
+	void (*room)(struct command_writer *w); /* more may be given */
+	/* No longer writing: the command takes no more. */
+	void (*over)(struct command_writer *w, const struct agent_fail *fail);
+};
+
 void command_init(void);
 
 int command_run(struct command_client *client, const struct agent_run *run, struct err *e);
@@ -56,6 +67,15 @@ void command_stdin_eof(struct command *c);
 /* True when an acknowledgement is due; it counts as sent then. */
 bool command_next_stdin_ack(struct command *c, uint64_t *ret_taken);
 
+int command_input(struct command_writer *w, const char *id, struct err *e);
+/* False: the command has enough that it has not taken; `room` tells when more may be given. */
+bool command_input_room(struct command_writer *w);
+/* Dropped when nobody reads it. -EPROTO above AGENT_STDIN_WINDOW, or -ENOMEM. */
+int command_input_add(struct command_writer *w, const void *data, size_t len);
+void command_input_eof(struct command_writer *w);
+void command_input_cancel(struct command_writer *w); /* accepts one that is not writing */
+
+int command_resize(const struct agent_resize *s, struct err *e);
 int command_signal(const struct agent_signal *s, struct err *e);
 int command_terminate(struct command_waiter *w, const struct agent_signal *s, struct err *e);
 void command_wait_cancel(struct command_waiter *w); /* accepts one that is not waiting */

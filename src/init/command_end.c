@@ -4,11 +4,12 @@
 #include <sys/wait.h>
 
 #include "base/banned.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
 
 #include "init/command_priv.h"
 
-enum { DRAIN_MS = 100 };
+enum { DRAIN_MS = 100, TERMINAL_HOLDS = 128 * 1024 };
 
 /* Whose process it was the kernel does not tell, so this is the best guess: `oom` says that the
  * kernel killed for memory in the sandbox while the command ran, and REASON_OOM that its own process
@@ -60,6 +61,8 @@ void command_finish(struct command *c)
 	timer_cancel(&c->limit);
 	timer_cancel(&c->drain);
 	command_stdin_close(c);
+	command_writers_end(c);
+	close_p(&c->slave);
 	command_watch_output(c);
 	command_changed(c);
 	command_settle(c);
@@ -78,18 +81,29 @@ static void drain_over(struct timer *t)
 		command_finish(c);
 }
 
+/* Bytes that a stream may hold now: a terminal does not tell all that is on its way. */
+static int held(const struct command *c, int i)
+{
+	int left = 0;
+
+	if (c->terminal)
+		return TERMINAL_HOLDS;
+	if (c->out[i].fd >= 0)
+		ioctl(c->out[i].fd, FIONREAD, &left);
+	return left;
+}
+
 /* Its own process ended: whatever the pipes hold now was written before, and is read whether or not
  * the client keeps up. It is bounded by the size of the pipes. */
 void command_drain(struct command *c)
 {
 	c->state = DRAINING;
 	timer_cancel(&c->limit);
+	close_p(&c->slave);
 	for (int i = 0; i < 2; i++) {
 		ssize_t n = 1;
-		int left = 0;
+		int left = held(c, i);
 
-		if (c->out[i].fd >= 0)
-			ioctl(c->out[i].fd, FIONREAD, &left);
 		while (c->out[i].fd >= 0 && n > 0 && left >= 0) {
 			n = command_read_output(c, i);
 			left -= (int)n;

@@ -7,6 +7,7 @@
  *   command_start.c   from RUN to a program that runs
  *   command_output.c  standard output and error, until a client has it
  *   command_stdin.c   standard input
+ *   command_terminal.c  terminals
  *   command_end.c     from the end of its process to the outcome
  *   command_tree.c    all its processes: signalled, killed, waited for
  */
@@ -28,6 +29,14 @@ enum state { STARTING, RUNNING, DRAINING, ENDED };
 
 enum { OUT, ERR };
 
+enum { CLIENT, WRITERS };
+
+/* Read from clients, and not taken by the command yet. */
+struct stdin_queue {
+	struct buf ahead;
+	size_t at; /* the pipe has taken so much of it */
+};
+
 struct command {
 	struct command *next, *prev; /* in the order they started */
 	struct command *pid_next;
@@ -48,6 +57,9 @@ struct command {
 	uint64_t read_ns; /* when a little output was last read; 0: it was much */
 	int64_t oom_before;
 
+	bool takes_stdin;     /* it was started with one, or with a terminal */
+	bool terminal;        /* out[OUT] and `in` are its master, out[ERR] is not there */
+	int slave;            /* held so that the master never ends before the command; or -1 */
 	struct source out[2]; /* read ends of stdout, stderr */
 	struct source in;     /* write end of stdin */
 	struct source status; /* reports of the child */
@@ -56,8 +68,8 @@ struct command {
 	struct timer limit, drain, grace, retry, pace;
 
 	struct outbuf outbuf[2];
-	struct buf stdin_ahead; /* read from the client … */
-	size_t stdin_at;        /* … of which the pipe has taken so much */
+	struct stdin_queue stdin[2];
+	uint8_t stdin_turn; /* the queue served first the last time */
 	bool stdin_ending;
 	uint64_t stdin_came, stdin_acked; /* bytes from and to the client that is attached */
 	struct buf reports;
@@ -66,6 +78,7 @@ struct command {
 	struct agent_exit exit;
 	struct command_client *client;
 	struct command_waiter *waiters;
+	struct command_writer *writers;
 };
 
 static inline bool command_has_leaf(const struct command *c)
@@ -101,6 +114,14 @@ void command_stdin_init(struct command *c);
 void command_stdin_close(struct command *c);
 void command_stdin_attach(struct command *c); /* counts anew */
 void command_in_ready(struct source *s, uint32_t events);
+
+void command_writers_end(struct command *c);
+
+/* command_terminal.c */
+void command_terminal_init(void);
+int command_terminal_open(uint16_t cols, uint16_t rows, int *ret_master, int *ret_slave);
+/* The process group that signals go to. */
+pid_t command_foreground(const struct command *c);
 
 /* command_end.c */
 void command_fill_totals(const struct command *c, struct agent_exit *x);

@@ -30,6 +30,8 @@ void command_start_failed(struct command *c, const struct agent_fail *f)
 	timer_cancel(&c->drain);
 	command_tree_kill(c);
 	command_stdin_close(c);
+	command_writers_end(c);
+	close_p(&c->slave);
 	source_close(&c->out[OUT]);
 	source_close(&c->out[ERR]);
 	c->client = NULL;
@@ -119,6 +121,14 @@ struct pipes {
 	int ours[4], childs[4]; /* stdin, stdout, stderr, status */
 };
 
+#define PIPES_NONE                                                                                 \
+	{                                                                                          \
+		{ -1, -1, -1, -1 },                                                                \
+		{                                                                                  \
+			-1, -1, -1, -1                                                             \
+		}                                                                                  \
+	}
+
 static void pipes_close(struct pipes *p)
 {
 	for (int i = 0; i < 4; i++) {
@@ -127,15 +137,11 @@ static void pipes_close(struct pipes *p)
 	}
 }
 
-static int pipes_open(struct pipes *p, bool with_stdin)
+static int pipes_open(struct pipes *p, int from, int to)
 {
-	for (int i = 0; i < 4; i++)
-		p->ours[i] = p->childs[i] = -1;
-	for (int i = 0; i < 4; i++) {
+	for (int i = from; i <= to; i++) {
 		int fds[2];
 
-		if (i == 0 && !with_stdin)
-			continue;
 		if (pipe2(fds, O_CLOEXEC) < 0)
 			return -errno;
 		if (i == 1 || i == 2) /* as it is where the kernel's bounds do not allow it */
@@ -146,11 +152,27 @@ static int pipes_open(struct pipes *p, bool with_stdin)
 	return 0;
 }
 
+/* One terminal for all three; PID 1 writes to it through a descriptor of its own. */
+static int terminal_open(struct pipes *p, const struct agent_run *run)
+{
+	int r = command_terminal_open(run->cols, run->rows, &p->ours[1], &p->childs[0]);
+
+	if (r < 0)
+		return r;
+	for (int i = 1; i < 3; i++) {
+		p->childs[i] = fcntl(p->childs[0], F_DUPFD_CLOEXEC, 0);
+		if (p->childs[i] < 0)
+			return -errno;
+	}
+	p->ours[0] = fcntl(p->ours[1], F_DUPFD_CLOEXEC, 0);
+	return p->ours[0] < 0 ? -errno : 0;
+}
+
 static int watch(struct command *c, struct pipes *p)
 {
 	int r = source_open(&c->out[OUT], take_fd(&p->ours[1]), EPOLLIN, command_out_ready);
 
-	if (!r)
+	if (!r && !c->terminal)
 		r = source_open(&c->out[ERR], take_fd(&p->ours[2]), EPOLLIN, command_err_ready);
 	if (!r)
 		r = source_open(&c->status, take_fd(&p->ours[3]), EPOLLIN, status_ready);
@@ -161,9 +183,20 @@ static int watch(struct command *c, struct pipes *p)
 	return r;
 }
 
+static int streams_open(struct pipes *p, const struct agent_run *run)
+{
+	int r;
+
+	if (run->flags & RUN_TERMINAL)
+		r = terminal_open(p, run);
+	else
+		r = pipes_open(p, run->flags & RUN_STDIN ? 0 : 1, 2);
+	return r < 0 ? r : pipes_open(p, 3, 3);
+}
+
 static int start(struct command *c, const struct agent_run *run, struct err *e)
 {
-	struct pipes p;
+	struct pipes p = PIPES_NONE;
 	pid_t pid = -1;
 	int r;
 
@@ -171,7 +204,7 @@ static int start(struct command *c, const struct agent_run *run, struct err *e)
 		c->leaf = (struct leaf)LEAF_NONE;
 	c->leafless = !command_has_leaf(c);
 	c->oom_before = cgroup_oom_kills();
-	r = pipes_open(&p, run->flags & RUN_STDIN);
+	r = streams_open(&p, run);
 	if (!r) {
 		struct spawn_plan plan = {
 			.run = run,
@@ -185,10 +218,12 @@ static int start(struct command *c, const struct agent_run *run, struct err *e)
 		if (!r)
 			pid = spawn(&plan, e);
 	}
+	if (c->terminal)
+		c->slave = take_fd(&p.childs[0]);
 	pipes_close(&p);
 	if (r < 0)
-		return err_reason(e, r, "limit_descriptors", "make the command's pipes: %s",
-				  strerror(-r));
+		return err_reason(e, r, "limit_descriptors", "make the command's %s: %s",
+				  c->terminal ? "terminal" : "pipes", strerror(-r));
 	if (pid < 0)
 		return pid;
 	c->pid = pid;

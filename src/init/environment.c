@@ -19,6 +19,7 @@ enum {
 	PIECE_MAX = 96 * 1024,
 	PIECES_MAX = AGENT_STRING_MAX / (PIECE_MAX / 2) + 2,
 	COMMAND_PATH_MAX = 4096,
+	PATH_NAME_MAX = 256,
 };
 
 /* How a script is handed over. A script that is too long for one argument is cut into several,
@@ -71,10 +72,13 @@ int environment_make(const struct agent_run *run, const struct user *u, struct e
 	const struct {
 		const char *key, *value;
 	} base[] = {
-		{ "HOME", u->home },   { "USER", u->name },      { "LOGNAME", u->name },
-		{ "SHELL", u->shell }, { "PATH", DEFAULT_PATH }, { "LANG", "C.UTF-8" },
+		{ "HOME", u->home },          { "USER", u->name },      { "LOGNAME", u->name },
+		{ "SHELL", u->shell },        { "PATH", DEFAULT_PATH }, { "LANG", "C.UTF-8" },
+		{ "TERM", "xterm-256color" },
 	};
 	size_t n = 0, count = 0;
+	/* TERM only where it is a terminal */
+	size_t base_count = ARRAY_SIZE(base) - !(run->flags & RUN_TERMINAL);
 	char **env;
 
 	while (run->env[count])
@@ -82,7 +86,7 @@ int environment_make(const struct agent_run *run, const struct user *u, struct e
 	env = calloc(ARRAY_SIZE(base) + count + 1, sizeof(*env));
 	if (!env)
 		return err_set(e, ENOMEM, "environment: out of memory");
-	for (size_t i = 0; i < ARRAY_SIZE(base); i++) {
+	for (size_t i = 0; i < base_count; i++) {
 		char *entry;
 
 		if (asprintf(&entry, "%s=%s", base[i].key, base[i].value) < 0)
@@ -99,7 +103,7 @@ int environment_make(const struct agent_run *run, const struct user *u, struct e
 		}
 		env_put(env, &n, run->env[i]);
 	}
-	*ret = (struct environment){ .env = env, .path = "" };
+	*ret = (struct environment){ .env = env, .path = "", .shell = u->shell };
 	for (size_t i = 0; i < n; i++) {
 		if (str_starts(env[i], "PATH="))
 			ret->path = env[i] + 5;
@@ -260,8 +264,31 @@ static int exec_script(const struct environment *env, const struct agent_run *ru
 	return err_field(e, "runtime");
 }
 
+/* The user's own shell as login(1) starts it, and where that is missing one that is there. */
+static int exec_shell(const struct environment *env, struct err *e)
+{
+	const char *const shells[] = { env->shell, "/bin/bash", "/bin/sh" };
+	char name[PATH_NAME_MAX];
+
+	for (size_t i = 0; i < ARRAY_SIZE(shells); i++) {
+		const char *slash = strrchr(shells[i], '/');
+		char *argv[] = { name, NULL };
+		int r;
+
+		snprintf(name, sizeof(name), "-%.*s", (int)sizeof(name) - 2,
+			 slash ? slash + 1 : shells[i]);
+		r = exec_found(env, shells[i], argv);
+		if (r != -ENOENT && r != -ENOTDIR)
+			return exec_failed(shells[i], "user", -r, e);
+	}
+	return err_reason(e, EINVAL, "runtime_missing", "none of '%s', '%s', '%s' exists",
+			  shells[0], shells[1], shells[2]);
+}
+
 int environment_exec(const struct environment *env, const struct agent_run *run, struct err *e)
 {
+	if (run->runtime == RUNTIME_SHELL)
+		return exec_shell(env, e);
 	if (run->runtime != RUNTIME_ARGS)
 		return exec_script(env, run, e);
 	return exec_failed(run->argv[0], "args", -exec_found(env, run->argv[0], run->argv), e);

@@ -10,7 +10,8 @@
 
 struct environment {
 	char **env;
-	const char *path; /* its PATH */
+	const char *path;  /* its PATH */
+	const char *shell; /* the user's */
 };
 
 int environment_make(const struct agent_run *run, const struct user *u, struct environment *ret,

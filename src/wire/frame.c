@@ -101,6 +101,11 @@ int frame_reader_next(struct frame_reader *r, struct message *ret)
 	}
 }
 
+bool frame_reader_idle(const struct frame_reader *r)
+{
+	return r->used == r->raw.len && (r->handed || !r->whole.len);
+}
+
 int frame_put(struct buf *out, uint8_t type, const void *data, size_t len)
 {
 	const char *p = data;

@@ -7,6 +7,7 @@
  * The peer is hostile: every length is checked before it is believed, and a reader holds at most
  * its ceiling in memory.
  */
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -45,6 +46,9 @@ int frame_reader_feed(struct frame_reader *r, const void *data, size_t len);
 /* 1 and the next message, 0 when more bytes are needed, -EPROTO for a frame no honest peer sends,
  * -EMSGSIZE above the ceiling, -ENOMEM. */
 int frame_reader_next(struct frame_reader *r, struct message *ret);
+
+/* Nothing of a message waits for its rest. */
+bool frame_reader_idle(const struct frame_reader *r);
 
 /* Appends the message to `out`, split where it is longer than a frame. 0 or `out->failed`. */
 int frame_put(struct buf *out, uint8_t type, const void *data, size_t len);

@@ -18,12 +18,13 @@ import tempfile
 import time
 import traceback
 
-(HELLO, RUN, ATTACH, STDIN, STDIN_EOF, SIGNAL, TERMINATE, LIST, STOP, ACK, FORGET) = range(1, 12)
+(HELLO, RUN, ATTACH, STDIN, STDIN_EOF, SIGNAL, TERMINATE, LIST, STOP, ACK, FORGET, INPUT,
+ RESIZE) = range(1, 14)
 (STARTED, OUTPUT, EXIT, FAIL, COMMAND, DONE, STDIN_ACK) = range(64, 71)
 MORE = 127
 FRAME_MAX = 64 * 1024
-ARGS, BASH, PYTHON, JAVASCRIPT, TYPESCRIPT = range(5)
-RUN_STDIN = 1
+ARGS, BASH, PYTHON, JAVASCRIPT, TYPESCRIPT, SHELL = range(6)
+RUN_STDIN, RUN_TERMINAL = 1, 2
 EXITED, SIGNALED, TIMED_OUT, KILLED, OOM, LOST = range(1, 7)
 WINDOW = 256 * 1024
 STDIN_WINDOW = 256 * 1024
@@ -101,12 +102,13 @@ class Exit:
 
 
 def run_payload(argv, runtime=ARGS, id=None, flags=0, timeout_ms=0, keep=1 << 20, cwd="",
-                default_cwd="", user="", default_user="", env=()):
+                default_cwd="", user="", default_user="", env=(), size=None):
     return (
         enc_str(id or new_id())
-        + struct.pack("<BIQQ", runtime, flags, timeout_ms, keep)
+        + struct.pack("<BIQQ", runtime, flags | (RUN_TERMINAL if size else 0), timeout_ms, keep)
         + enc_str(cwd) + enc_str(default_cwd) + enc_str(user) + enc_str(default_user)
         + enc_strv(argv) + enc_strv(list(env))
+        + (struct.pack("<II", *size) if size else b"")
     )
 
 
@@ -124,7 +126,7 @@ class Conn:
         self.fed = self.taken = 0  # bytes of stdin
         self.started = self.exit = None
         if hello:
-            self.send(HELLO, struct.pack("<IIQ", 1, 1, 0))
+            self.send(HELLO, struct.pack("<IIQ", 2, 1, 0))
 
     def send(self, kind, payload=b""):
         self.s.sendall(frame(kind, payload))
@@ -225,6 +227,21 @@ class Conn:
     def terminate(self, id, sig=15, grace_ms=10000):
         self.oneshot(TERMINATE, enc_str(id) + struct.pack("<II", sig, grace_ms))
 
+    def resize(self, id, cols, rows):
+        self.oneshot(RESIZE, enc_str(id) + struct.pack("<II", cols, rows))
+
+    def input(self, id):
+        """To be followed by send(STDIN, …) and input_end()."""
+        self.send(INPUT, enc_str(id))
+        return self
+
+    def input_end(self, eof=False):
+        if eof:
+            self.send(STDIN_EOF)
+        self.s.shutdown(socket.SHUT_WR)
+        self.until(DONE)
+        self.close()
+
     def forget(self, id):
         self.oneshot(FORGET, enc_str(id))
 
@@ -299,7 +316,7 @@ class Agent:
     counts what was killed for memory."""
 
     def __init__(self, program, cgroup=True, userns=False, v1=(), agent_v1=(),
-                 oom=None):
+                 oom=None, pts=True):
         self.dir = tempfile.mkdtemp(prefix="skerry-init-")
         os.chmod(self.dir, 0o755)
         self.path = self.dir + "/agent.sock"
@@ -364,6 +381,9 @@ class Agent:
                     libc.prctl(1, signal.SIGKILL)
                     libc.mount(b"none", b"/", None, MS_PRIVATE | MS_REC, None)
                     libc.mount(b"proc", b"/proc", b"proc", 0, None)
+                    if pts:
+                        libc.mount(b"devpts", b"/dev/pts", b"devpts", 0,
+                                   b"newinstance,ptmxmode=0666,mode=0620,gid=5")
                     os.chdir("/")
                     place()
                     os.execve(program, ["skerry-init", "run"], {})

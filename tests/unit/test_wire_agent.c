@@ -602,7 +602,7 @@ static void test_run_refused(void **state)
 	run.runtime = RUNTIME_BASH; /* one script */
 	assert_int_equal(run_result(&run), -EPROTO);
 	run.argv = (char **)one;
-	run.runtime = RUNTIME_TYPESCRIPT + 1;
+	run.runtime = RUNTIME_SHELL + 1;
 	assert_int_equal(run_result(&run), -EPROTO);
 	run.runtime = RUNTIME_BASH;
 	run.id = "cm";
