@@ -10,9 +10,9 @@ import subprocess
 from instance import IMAGE, wait_until
 
 __all__ = ["IMAGE", "JSONL", "back_to", "background", "cgroup_dirs", "command_state", "disks",
-           "errors_of", "execute", "finished", "gone", "link_number", "link_of", "logs",
-           "mountinfo", "output", "put_file", "raw_http", "sandbox_pid", "settled",
-           "split_answer", "traces", "until", "wait_until"]
+           "errors_of", "execute", "finished", "gone", "inside", "link_number", "link_of", "logs",
+           "mountinfo", "output", "put_file", "raw_http", "resident", "sandbox_pid", "settled",
+           "split_answer", "traces", "until", "usage", "wait_until"]
 
 JSONL = "application/jsonl"
 
@@ -226,6 +226,36 @@ def sandbox_pid(instance, sandbox):
                 if re.search(r"^NSpid:\s+\d+\s+1$", status, re.M):
                     return int(pid)
     return None
+
+
+def inside(instance, sandbox, pattern):
+    """Host pids of the sandbox's processes whose command line has the pattern."""
+    found = set()
+    groups = [pathlib.Path(g) for g in cgroup_dirs(instance)]
+    for procs in [p for g in groups if g.name == sandbox["id"] for p in g.rglob("cgroup.procs")]:
+        pids = []
+        with contextlib.suppress(OSError):
+            pids = procs.read_text().split()
+        for pid in pids:
+            with contextlib.suppress(OSError):
+                line = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
+                status = pathlib.Path(f"/proc/{pid}/status").read_text()
+                state = re.search(r"^State:\s+(\S)", status, re.M).group(1)
+                if state not in "ZX" and re.search(pattern, line.decode(errors="replace")):
+                    found.add(int(pid))
+    return sorted(found)
+
+
+def resident(pid):
+    """Bytes of a process in memory."""
+    text = pathlib.Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(r"VmRSS:\s+(\d+)", text).group(1)) << 10
+
+
+def usage(pid):
+    """How many descriptors and threads a process has."""
+    at = pathlib.Path(f"/proc/{pid}")
+    return len(list((at / "fd").iterdir())), len(list((at / "task").iterdir()))
 
 
 # --- HTTP by hand --------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ import urllib.parse
 from kit import split_answer
 
 CONT, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
+NO_CODE = 1005  # never sent: a close without a code
 DONE, GARBAGE, NOT_UTF8, REFUSED, TOO_BIG, FAULT = 1000, 1002, 1007, 1008, 1009, 1011
 STDIN, STDOUT, STDERR = 0, 1, 2
 MESSAGE_MAX = (1 << 20) + 1  # bytes of one from the client
@@ -220,6 +221,12 @@ class Wire:
         elif opcode == PONG:
             self.pongs.append(data)
 
+    def control(self, timeout=TIMEOUT):
+        """One frame, which must be a ping or a pong."""
+        opcode, _, data = self.frame(timeout)
+        assert opcode in (PING, PONG), (opcode, data)
+        self._control(opcode, data)
+
     def message(self, timeout=TIMEOUT):
         """(TEXT, str), (BINARY, bytes) or (CLOSE, code); answers a close."""
         if self.closed is not None:
@@ -244,7 +251,7 @@ class Wire:
         if len(data) == 1:
             raise Broken("a close with one byte")
         data[2:].decode()
-        self.closed = int.from_bytes(data[:2], "big") if data else None
+        self.closed = int.from_bytes(data[:2], "big") if data else NO_CODE
         if not self.silent:
             if not self.sent_close:
                 self.sent_close = True
@@ -333,7 +340,7 @@ class Session:
         """Reads to the close; the exit record, or None."""
         end = time.monotonic() + timeout
         try:
-            while self.read(max(end - time.monotonic(), 0)):
+            while self.wire.closed is None and self.read(max(end - time.monotonic(), 0)):
                 pass
         except TimeoutError as e:
             raise TimeoutError(f"{e}: {self.summary()}") from None
@@ -355,9 +362,9 @@ class Session:
 
 
 class Exec(Session):
-    def __init__(self, instance, sandbox, unix=True, **first):
+    def __init__(self, instance, sandbox, unix=True, early=b"", **first):
         """`first`: the fields of the first frame; without any none is sent."""
-        super().__init__(upgrade(instance, path_of(sandbox, "exec"), unix))
+        super().__init__(upgrade(instance, path_of(sandbox, "exec"), unix, early=early))
         if first:
             self.wire.text(first)
 
@@ -386,10 +393,10 @@ class Terminal(Session):
             self.wire.send(BINARY, data[at:at + MESSAGE_MAX])
 
 
-def run(instance, sandbox, command=None, unix=True, timeout=TIMEOUT, **first):
+def run(instance, sandbox, command=None, unix=True, patience=TIMEOUT, **first):
     """Runs to the end; the session."""
     if command is not None:
         first["command"] = command
     with Exec(instance, sandbox, unix, **first) as s:
-        s.finish(timeout)
+        s.finish(patience)
         return s
