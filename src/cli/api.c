@@ -116,6 +116,15 @@ int api_send(struct cli *c, const struct request *r, struct answer *ret, struct 
 	return 0;
 }
 
+int api_fits(size_t len, struct err *e)
+{
+	if (len <= BODY_MAX)
+		return 0;
+	err_reason(e, EFBIG, "too_large",
+		   "what was given takes %zu bytes in the request, %d are allowed", len, BODY_MAX);
+	return err_hint(e, HINT_ESCAPES);
+}
+
 int api_call(struct cli *c, const char *method, const struct buf *path, const json_t *body,
 	     unsigned timeout_ms, json_t **ret, struct err *e)
 {
@@ -134,12 +143,8 @@ int api_call(struct cli *c, const char *method, const struct buf *path, const js
 		r.type = "application/json";
 		r.body = text;
 		r.body_len = strlen(text);
-		if (r.body_len > BODY_MAX) {
-			err_reason(e, EFBIG, "too_large",
-				   "what was given takes %zu bytes in the request, %d are allowed",
-				   r.body_len, BODY_MAX);
-			return err_hint(e, HINT_ESCAPES);
-		}
+		if (api_fits(r.body_len, e) < 0)
+			return -e->code;
 	}
 	n = api_send(c, &r, &answer, e);
 	if (n < 0 || !ret)

@@ -34,6 +34,8 @@ int api_call(struct cli *c, const char *method, const struct buf *path, const js
 /* The same for a request that is already made; the caller looks at the answer's body. */
 int api_send(struct cli *c, const struct request *r, struct answer *ret, struct err *e);
 
+/* A body of so many bytes is not too large. */
+int api_fits(size_t len, struct err *e);
 /* The error that an answer is, not 2xx, as `struct err`. */
 int api_refusal(struct cli *c, const struct request *r, const struct answer *a, struct err *e);
 /* The same for one error object of the API; `path` names the sandbox in hints. */

@@ -82,7 +82,9 @@ int cmd_run(struct cli *c, const struct args *a, struct err *e)
 	bool keep = args_has(a, "keep"), unsure = false, nothing = false;
 	int r = exec_body(a, "skerry run IMAGE", &body, e);
 
-	if (r < 0)
+	if (r < 0 || (r = exec_check(c, a, e)) < 0)
+		return r;
+	if (c->json && args_has(a, "stdin") && (r = exec_put_stdin(body, e)) < 0)
 		return r;
 	r = id_make("sb", id);
 	if (r < 0)
@@ -97,7 +99,7 @@ int cmd_run(struct cli *c, const struct args *a, struct err *e)
 		nothing = e->code == ECONNREFUSED; /* it was not even asked for */
 		keep = keep && !unsure;
 	} else {
-		r = exec_call(c, name, body, e);
+		r = exec_call(c, a, name, body, e);
 	}
 	signals_ignore(c);
 	if (!keep && !nothing)

@@ -42,9 +42,9 @@ const struct opt tool_options[] = {
 	{ "user", 'u', "USER", "run as this user; default: that of the image" },                   \
 		{ "cwd", 'w', "DIR", "work directory" },                                           \
 		{ "env", 'e', "KEY=VALUE", "set a variable", NULL, true },                         \
-		{ "timeout", 't', "SECONDS",                                                       \
-		  "end it after this long (the server's default: 60)" },                           \
-		{ "stdin", 'i', NULL, "give it our standard input, read to its end first" },       \
+		{ "timeout", 0, "SECONDS", "end it after this long (default: 60; none with -t)" }, \
+		{ "stdin", 'i', NULL, "pass standard input on also from a terminal" },             \
+		{ "tty", 't', NULL, "give it a terminal" },                                        \
 		{ "command", 'c', "SCRIPT", "run SCRIPT in the shell, instead of COMMAND" },       \
 		{ "shell", 0, NULL, "COMMAND is one string for the shell" },                       \
 	{                                                                                          \

@@ -1,8 +1,10 @@
 #include <errno.h>
+#include <fcntl.h>
 #include <locale.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/str.h"
@@ -129,6 +131,16 @@ static int dispatch(struct cli *c, const struct command **ret_cmd, struct args *
 	return run(c, *ret_cmd, a, e);
 }
 
+/* Closed standard streams stay unusable: a file or connection of ours must not become one. */
+static void hold_standard_streams(void)
+{
+	for (int fd = 0; fd <= STDERR_FILENO; fd++) {
+		if (fcntl(fd, F_GETFD) < 0 &&
+		    open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0)
+			_exit(EXIT_FAILED);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	struct cli c = { .json = wants_json(argc, argv) };
@@ -137,6 +149,7 @@ int main(int argc, char **argv)
 	struct err e = ERR_INIT;
 	int r;
 
+	hold_standard_streams();
 	/* widths of characters; the texts themselves are UTF-8 everywhere */
 	if (!setlocale(LC_CTYPE, "C.UTF-8"))
 		setlocale(LC_CTYPE, "");

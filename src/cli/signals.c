@@ -6,32 +6,65 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
+
 #include "client.h"
 
-int signals_hold(struct cli *c, struct err *e)
+static int watch(const int *numbers, size_t n, struct err *e)
 {
+	struct sigaction act;
 	sigset_t set;
 	int fd;
 
 	sigemptyset(&set);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGHUP);
+	for (size_t i = 0; i < n; i++) {
+		if (sigaction(numbers[i], NULL, &act) == 0 && act.sa_handler != SIG_IGN)
+			sigaddset(&set, numbers[i]);
+	}
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	return fd < 0 ? err_set(e, errno, "signalfd: %s", strerror(errno)) : fd;
+}
+
+int signals_hold(struct cli *c, struct err *e)
+{
+	static const int numbers[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT };
+	int fd;
+
+	if (c->client->cancel_fd >= 0)
+		return 0;
+	fd = watch(numbers, ARRAY_SIZE(numbers), e);
 	if (fd < 0)
-		return err_set(e, errno, "signalfd: %s", strerror(errno));
+		return fd;
 	c->client->cancel_fd = fd;
 	return 0;
 }
 
-int signals_taken(struct cli *c)
+int signals_terminal(struct err *e)
+{
+	static const int numbers[] = { SIGWINCH, SIGTSTP, SIGCONT };
+
+	return watch(numbers, ARRAY_SIZE(numbers), e);
+}
+
+int signals_read(int fd)
 {
 	struct signalfd_siginfo info;
-	int fd = c->client->cancel_fd;
 
-	if (!c->signal && fd >= 0 && read(fd, &info, sizeof(info)) == (ssize_t)sizeof(info))
-		c->signal = (int)info.ssi_signo;
+	return fd >= 0 && read(fd, &info, sizeof(info)) == (ssize_t)sizeof(info)
+		       ? (int)info.ssi_signo
+		       : 0;
+}
+
+int signals_next(struct cli *c)
+{
+	return signals_read(c->client->cancel_fd);
+}
+
+int signals_taken(struct cli *c)
+{
+	if (!c->signal)
+		c->signal = signals_next(c);
 	return c->signal;
 }
 
