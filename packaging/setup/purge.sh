@@ -73,29 +73,24 @@ dirs_remove()
 	done <"$record_dir/dirs"
 }
 
-# Files `make up` installed, from the list it left, and the directories that are empty then.
+# Files `make up` installed, from the list it left.
 files_remove()
 {
-	list=$record_dir/installed
-	[ -f "$list" ] || return 0
+	[ -f "$record_dir/installed" ] || return 0
 	while read -r file; do
 		case "$file" in
 		/*) [ -d "$file" ] || rm -f -- "$file" ;;
 		esac
-	done <"$list"
-	while read -r file; do
-		dir=$(dirname "$file")
-		case "$dir" in
-		*/skerry | */skerry/*)
-			while [ "${dir##*/}" ] && rmdir -- "$dir" 2>/dev/null; do
-				case "$dir" in
-				*/skerry) break ;;
-				esac
-				dir=$(dirname "$dir")
-			done
-			;;
-		esac
-	done <"$list"
+	done <"$record_dir/installed"
+}
+
+# The directories it made for files, innermost first; what holds other things by now stays.
+made_dirs_remove()
+{
+	[ -f "$record_dir/made-dirs" ] || return 0
+	sort -r "$record_dir/made-dirs" | while read -r dir; do
+		rmdir -- "$dir" 2>/dev/null || :
+	done
 }
 
 # Formatted pages that man keeps: ours go with their sources.
@@ -135,7 +130,6 @@ tokens_remove()
 	while IFS='	' read -r sum file; do
 		if [ -f "$file" ] && [ "$(sha256sum <"$file")" = "$sum" ]; then
 			rm -f -- "$file"
-			rmdir -- "$(dirname "$file")" 2>/dev/null || :
 		elif [ -f "$file" ]; then
 			warn "'$file' was changed since and stays"
 		fi
@@ -165,6 +159,7 @@ purge()
 	users_remove
 	man_cache_remove
 	files_remove
+	made_dirs_remove
 	! use_systemd || systemctl daemon-reload
 	if [ -s "$record_dir/packages" ]; then
 		say "packages that were installed for Skerry and stay:"
