@@ -38,15 +38,17 @@ def check(name, vital=False, reboots=False, **arguments):
 
 # --- doing things --------------------------------------------------------------------------------
 
-def root(*words, limit=600, fine=True):
-    """One program as root; its output, both streams together. fine=False: any status will do."""
+def root(*words, limit=600, fine=True, errors=subprocess.STDOUT):
+    """One program as root; its output, both streams together unless `errors` says otherwise.
+    fine=False: any status will do."""
     start = time.monotonic()
     done = subprocess.run([str(w) for w in words], stdin=subprocess.DEVNULL, timeout=limit,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          stdout=subprocess.PIPE, stderr=errors, text=True,
                           errors="replace", cwd="/")
     print(f"{time.monotonic() - start:7.1f} s  status {done.returncode}: {words}", file=console)
     assert done.returncode == 0 or not fine, \
-        f"status {done.returncode}: {words}\n" + "\n".join(done.stdout.splitlines()[-20:])
+        f"status {done.returncode}: {words}\n" + \
+        "\n".join((done.stdout + (done.stderr or "")).splitlines()[-20:])
     return done.stdout
 
 
@@ -65,18 +67,17 @@ def skerry(*words, **options):
 
 
 def load(*words, **options):
-    return json.loads(skerry(*words, "--format", "json", **options))
+    text = skerry(*words, "--format", "json", errors=subprocess.PIPE, **options)
+    return json.loads(text)
 
 
 def inside(name, script, *options, **how):
     return skerry("exec", name, "--timeout", "300", *options, "-c", script, **how)
 
 
-def execute(name, script, *options):
+def execute(name, script, timeout=300):
     """The whole answer of an exec whose command may fail."""
-    text = skerry("exec", name, "--timeout", "300", *options, "--format", "json", "-c", script,
-                  fine=False)
-    return json.loads(text)
+    return load("exec", name, "--timeout", str(timeout), "-c", script, fine=False)
 
 
 def until(question, what, limit=300):
