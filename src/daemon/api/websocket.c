@@ -298,22 +298,29 @@ static void send_pending(struct websocket *w)
 	}
 }
 
-/* What is no WebSocket is told so, and not listened to any more. */
+/* What is no WebSocket is told so, and not listened to any more. By hand: for some of it the library
+ * has queued a close without a code. */
 static void receive(struct websocket *w)
 {
+	static const unsigned char garbage[] = { 0x80 | WSLAY_CONNECTION_CLOSE, 2,
+						 WEBSOCKET_GARBAGE >> 8, WEBSOCKET_GARBAGE & 0xff };
+
 	if (!wslay_event_want_read(w->ctx) || wslay_event_recv(w->ctx) == 0 || w->gone)
 		return;
 	wslay_event_shutdown_read(w->ctx);
-	websocket_close(w, WEBSOCKET_GARBAGE);
+	wslay_event_shutdown_write(w->ctx);
+	mark_first(w);
+	w->closing = true;
+	if (buf_add(&w->out, garbage, sizeof(garbage)) < 0)
+		w->gone = true;
 }
 
 void websocket_turn(struct websocket *w, short revents)
 {
 	bool early = w->early_at < w->early_len;
 
-	if (early || (revents & (POLLIN | POLLHUP | POLLERR))) {
+	if (early || (revents & (POLLIN | POLLHUP | POLLERR)))
 		receive(w);
-	}
 	if (w->paused && (revents & (POLLHUP | POLLERR)))
 		w->gone = true;
 	watch_the_clock(w);
