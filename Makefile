@@ -27,7 +27,7 @@ test:
 test-long:
 	@tests/run --long
 
-# on a stock Debian 12 with systemd, in QEMU: half an hour or more
+# on a stock Debian 12 with systemd, in QEMU: about half an hour
 test-vm:
 	@tests/vm/run
 
