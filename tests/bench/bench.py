@@ -7,6 +7,7 @@ that is busy with other things. Nothing is asserted. Creates of a block follow e
 pause, so the making of slots is paid for inside the run. Needs root, crun and bwrap."""
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -29,6 +30,10 @@ LIMIT = "bare limit"
 STDIO = tempfile.NamedTemporaryFile(prefix="skerry-bench-")
 CRUN_RUN = "crun run /bin/true"
 CRUN_EXEC = "crun exec /bin/true"
+ALONE = "1 client"
+PIPE = "plain pipe"
+SANDBOXES, BURNING, CLIENTS, CALLS = 20, 2, 32, 20
+STREAMED = 1 << 30
 
 
 def spawn(words):
@@ -143,6 +148,74 @@ def api_rows(skerry, image):
                   lambda api=api: execute(api, {"command": "true"}))
 
 
+class Burst(Row):
+    """A row whose step answers many values of one name; a block is one step."""
+
+    def block(self, count):
+        self.times[self.names[0]] += self.once()
+
+
+class Programs:
+    """Ours that speak to an instance, which ends only when they have."""
+
+    def __init__(self, build):
+        self.build = pathlib.Path(build).resolve() / "tests/bench"
+        self.running = []
+
+    def start(self, name, *words):
+        self.running.append(bench_host.Stepper(self.build / name, *words))
+        return self.running[-1]
+
+    def close(self):
+        for program in self.running:
+            program.close()
+
+
+def load_rows(skerry, image, programs):
+    """Many clients at once, and sandboxes that take all the CPU they get."""
+    api = Api(("127.0.0.1", skerry.port), skerry.token)
+    boxes = [api.call("POST", "/sandboxes?wait=running", {
+        "name": f"load-{n}", "os": image, "cpus": 1, "memory_mb": 512})["id"]
+        for n in range(SANDBOXES)]
+    burners = []
+
+    def burn():
+        for box in boxes[:BURNING]:
+            record = api.call("POST", f"/sandboxes/{box}/commands", {
+                "command": "for i in 1 2; do while :; do :; done & done; wait"})
+            burners.append(f"/sandboxes/{box}/commands/{record['id']}/terminate")
+
+    def cool():
+        while burners:
+            api.call("POST", burners.pop(), {"signal": "KILL"})
+
+    def clients(count, calls):
+        return programs.start("clients", skerry.port, skerry.token, count, calls, *boxes)
+
+    one, many = clients(1, CALLS), clients(CLIENTS, CALLS)
+
+    def loaded():
+        burn()
+        return many.step(".")
+
+    yield Burst("load", [ALONE], lambda: one.step("."))
+    yield Burst("load", [f"{CLIENTS} clients, {SANDBOXES} sandboxes"], lambda: many.step("."))
+    yield Burst("load", [f"the same, {BURNING} of them burning"], loaded, cool)
+
+
+def stream_rows(skerry, image, programs):
+    api = Api(("127.0.0.1", skerry.port), skerry.token)
+    box = api.call("POST", "/sandboxes?wait=running", {"name": "stream", "os": image})["id"]
+
+    def sink(address):
+        return programs.start("sink", address, skerry.token, box, STREAMED)
+
+    ways = {"socket": sink(f"{skerry.base}/run/api.sock"), "HTTP": sink(skerry.port)}
+    yield Burst("stream of 1 GiB", [PIPE], lambda: ways["socket"].step("p"))
+    for way, it in ways.items():
+        yield Burst("stream of 1 GiB", [f"GET exec, {way}"], lambda it=it: it.step("s"))
+
+
 def host_rows(host):
     limit = bench_host.Stepper(host.build / "tests/bench/limit", host.layer, host.pool / "bench")
     run_bundle = str(host.bundle("run", ["/bin/true"]))
@@ -176,7 +249,8 @@ def percentile(values, part):
 
 
 def report(rows):
-    for group, references in (("create", (LIMIT, CRUN_RUN)), ("exec", (CRUN_EXEC,))):
+    for group, references in (("create", (LIMIT, CRUN_RUN)), ("exec", (CRUN_EXEC,)),
+                              ("load", (ALONE,)), ("stream of 1 GiB", (PIPE,))):
         times = {n: t for row in rows if row.group == group for n, t in row.times.items() if t}
         if not times:
             continue
@@ -231,8 +305,11 @@ def main():
             run(rows, o)
         else:
             with instance.Instance(o.build) as skerry:
-                rows = list(host_rows(host)) + list(api_rows(skerry, skerry.import_image()))
-                run(rows, o)
+                image = skerry.import_image()
+                with contextlib.closing(Programs(o.build)) as programs:
+                    run(list(host_rows(host)) + list(api_rows(skerry, image))
+                        + list(load_rows(skerry, image, programs))
+                        + list(stream_rows(skerry, image, programs)), o)
     print("\nafterwards: " + environment())
 
 
