@@ -1,134 +1,14 @@
 /*
- * The command table. A new command is a row here, an option table and a function in a file of its
- * own; help, completion and the man page follow.
+ * The command table. A new command is a row here, an option table in options.c and a function in
+ * a file of its own; help, completion and the man page follow.
  */
-#include "cli.h"
+#include "options.h"
 
 const char *const group_titles[GROUP_COUNT] = {
 	[GROUP_SANDBOX] = "Sandboxes",
 	[GROUP_COMMAND] = "Commands in a sandbox",
 	[GROUP_IMAGE] = "Images",
 	[GROUP_TOOL] = "This tool",
-};
-
-const struct opt global_options[] = {
-	{ "format", 0, "FORMAT", "text (default) or json: the server's objects", "text json" },
-	{ "project", 0, "NAME", "the project; default: that of the token" },
-	{ "workspace", 0, "NAME", "the workspace" },
-	{ "context", 0, "NAME", "which context of the configuration file" },
-	{ "url", 0, "URL", "where the API is: http://host:port or unix:///path" },
-	{ "help", 'h', NULL, "show help" },
-	{ 0 },
-};
-
-const struct opt tool_options[] = {
-	{ "version", 'V', NULL, "print the version of this tool" },
-	{ 0 },
-};
-
-/* What a sandbox is made of: `create`, and `run` which makes one for the moment. */
-#define SHAPE_OPTIONS                                                                              \
-	{ "resources", 'r', "CxM", "cpus and GiB of memory: 1x2, 2x4 (default), 3x6 … 12x24" },    \
-		{ "cpus", 0, "N", "cpus, instead of --resources" },                                \
-		{ "memory", 'm', "SIZE", "memory in MiB, or with a unit: 512M, 4G" },              \
-		{ "disk", 0, "SIZE", "disk in GiB, or with a unit: 20G (default 50)" },            \
-		{ "pids", 0, "N", "processes and threads (default 4096)" },                        \
-	{                                                                                          \
-		"isolation", 0, "KIND", "what keeps it in: namespace (default)"                    \
-	}
-
-/* How a command is run: `exec` and `run`. */
-#define RUN_OPTIONS                                                                                \
-	{ "user", 'u', "USER", "run as this user; default: that of the image" },                   \
-		{ "cwd", 'w', "DIR", "work directory" },                                           \
-		{ "env", 'e', "KEY=VALUE", "set a variable", NULL, true },                         \
-		{ "timeout", 0, "SECONDS", "end it after this long (default: 60; none with -t)" }, \
-		{ "stdin", 'i', NULL, "pass standard input on also from a terminal" },             \
-		{ "tty", 't', NULL, "give it a terminal" },                                        \
-		{ "command", 'c', "SCRIPT", "run SCRIPT in the shell, instead of COMMAND" },       \
-		{ "shell", 0, NULL, "COMMAND is one string for the shell" },                       \
-	{                                                                                          \
-		"runtime", 0, "NAME",                                                              \
-			"what reads SCRIPT: bash (default), python, javascript, typescript",       \
-			"bash python javascript typescript"                                        \
-	}
-
-static const struct opt create_options[] = {
-	{ "name", 'n', "NAME", "its name, instead of the argument" },
-	{ "identifier", 0, "ID", "its handle in paths and host names; default: from the name" },
-	{ "os", 0, "IMAGE", "image to start from (default debian:12); also --image" },
-	{ "image", 0, "IMAGE", "the same" },
-	SHAPE_OPTIONS,
-	{ "tag", 't', "TAG", "a tag", NULL, true },
-	{ "wait", 0, "STATE", "answer when it is: running", "running" },
-	{ "wait-timeout", 0, "SECONDS", "but at the latest after this long (default 60)" },
-	{ 0 },
-};
-
-static const struct opt list_options[] = {
-	{ "status", 's', "STATUS", "only those in this state: running, stopped …" },
-	{ "tag", 't', "TAG", "only those with this tag" },
-	{ "limit", 'n', "N", "at most this many" },
-	{ "quiet", 'q', NULL, "ids only" },
-	{ 0 },
-};
-
-static const struct opt grace_options[] = {
-	{ "grace", 'g', "SECONDS", "how long processes may take to end (default 10)" },
-	{ 0 },
-};
-
-static const struct opt wait_options[] = {
-	{ "state", 's', "STATUS", "running (default), stopped, failed" },
-	{ "timeout", 't', "SECONDS", "give up after this long (default: never)" },
-	{ 0 },
-};
-
-static const struct opt exec_options[] = {
-	RUN_OPTIONS,
-	{ "detach", 'd', NULL, "do not wait: print the command's id and leave it running" },
-	{ 0 },
-};
-
-static const struct opt run_options[] = {
-	SHAPE_OPTIONS,
-	RUN_OPTIONS,
-	{ "keep", 'k', NULL, "leave the sandbox; its id is printed on standard error" },
-	{ 0 },
-};
-
-static const struct opt command_list_options[] = {
-	{ "limit", 'n', "N", "at most this many (default 100)" },
-	{ "quiet", 'q', NULL, "ids only" },
-	{ 0 },
-};
-
-static const struct opt command_status_options[] = {
-	{ "wait", 0, "SECONDS", "wait for its end, at most this long" },
-	{ 0 },
-};
-
-static const struct opt command_logs_options[] = {
-	{ "follow", 'f', NULL, "go on until the command ends" },
-	{ "stream", 0, "NAME", "only stdout or only stderr", "stdout stderr" },
-	{ 0 },
-};
-
-static const struct opt command_kill_options[] = {
-	{ "signal", 's', "SIGNAL", "the first signal: TERM (default), INT, KILL …" },
-	{ "grace", 'g', "SECONDS", "how long after it what is left is killed (default 10)" },
-	{ 0 },
-};
-
-static const struct opt config_options[] = {
-	{ "reveal", 0, NULL, "with get token: print it, although it is a secret" },
-	{ 0 },
-};
-
-static const struct opt image_import_options[] = {
-	{ "user", 'u', "USER", "default user of sandboxes made from it" },
-	{ "work-dir", 'w', "DIR", "their work directory" },
-	{ 0 },
 };
 
 const struct command commands[] = {
@@ -258,23 +138,62 @@ const struct command commands[] = {
 		     "Options end\n"
 		     "where COMMAND begins.\n"
 		     "\n"
-		     "Output appears when the command has ended, byte for byte. The first and the "
-		     "last MiB\n"
-		     "of each stream are kept. Without --timeout the server ends it after 60 s; "
-		     "for longer\n"
-		     "work use -d. Leaving (Ctrl-C) does not end the command.\n"
+		     "Output appears as it is written, byte for byte. What is piped into skerry "
+		     "is passed to\n"
+		     "the command; in a loop that reads input of its own add </dev/null. A "
+		     "terminal is passed\n"
+		     "with -i only; -it is a program on a terminal. With --format json the answer "
+		     "comes at the\n"
+		     "end, as one object, and standard input is read with -i only, to its end "
+		     "first.\n"
+		     "\n"
+		     "Ctrl-C, SIGTERM, SIGHUP and SIGQUIT are passed on to the command; SIGINT or "
+		     "SIGTERM twice\n"
+		     "within two seconds ends the command and skerry. A connection that breaks is "
+		     "taken up again\n"
+		     "for 30 s. Without --timeout the server ends the command after 60 s; for "
+		     "longer work give\n"
+		     "one, or -d, which does not wait. A skerry that is killed hard leaves the "
+		     "command running.\n"
 		     "\n"
 		     "Exit code: the command's own; 137 after a time-out, 128+n after signal n, "
 		     "127 when the\n"
 		     "program does not exist, 126 when it cannot be executed, 125 when skerry "
 		     "itself failed\n"
 		     "or nobody knows how the command ended.",
-	  .examples = "a program with its arguments\tskerry exec hello -- ls -la /workspace\n"
-		      "a shell script\tskerry exec hello -c 'cd /workspace && make 2>&1 | tail'\n"
-		      "in the background; then its output\t"
-		      "id=$(skerry exec hello -d -- make); skerry command logs hello $id --follow\n"
-		      "a Python program from here\t"
-		      "skerry exec hello -i -- python3 - < program.py" },
+	  .examples =
+		  "a program with its arguments\tskerry exec hello -- ls -la /workspace\n"
+		  "a shell script\tskerry exec hello -c 'cd /workspace && make 2>&1 | tail'\n"
+		  "a Python program from here\tskerry exec hello -- python3 - < program.py\n"
+		  "a directory into it\t"
+		  "tar c src | skerry exec hello -- tar x -C /workspace\n"
+		  "an editor\tskerry exec hello -it -- vi notes.txt\n"
+		  "in the background; then its output\t"
+		  "id=$(skerry exec hello -d -- make); skerry command logs hello $id --follow" },
+	{ .name = "shell",
+	  .group = GROUP_COMMAND,
+	  .flags = SANDBOX | OWN_EXIT | BASIC,
+	  .complete = "sandbox",
+	  .synopsis = "SANDBOX",
+	  .min_args = 1,
+	  .max_args = 1,
+	  .options = shell_options,
+	  .run = cmd_shell,
+	  .summary = "open a login shell on a terminal in a sandbox",
+	  .details =
+		  "Keys, colours and the size of the window are passed through. The exit code is "
+		  "the shell's.\n"
+		  "A connection that breaks is taken up again for 30 s; after that the shell runs "
+		  "on, and\n"
+		  "--attach shows it again, with what it wrote last. --detach-keys leaves it "
+		  "running when\n"
+		  "they are typed. A terminal that is closed ends the shell.",
+	  .examples = "a shell\tskerry shell hello\n"
+		      "as root, elsewhere\tskerry shell hello --user root --cwd /etc\n"
+		      "one that can be left, and taken up again\t"
+		      "skerry shell hello --detach-keys ctrl-p,ctrl-q\n"
+		      "which are there? take one up\t"
+		      "skerry command list hello; skerry shell hello --attach cm…" },
 	{ .name = "run",
 	  .group = GROUP_COMMAND,
 	  .flags = SANDBOX | OWN_EXIT | BASIC,
@@ -288,8 +207,9 @@ const struct command commands[] = {
 	  .summary = "run a command in a new sandbox, which is destroyed afterwards",
 	  .details =
 		  "The sandbox is destroyed in every case: when the command ends, when something\n"
-		  "fails, on Ctrl-C; --keep leaves it. Exit code as for exec.",
+		  "fails, on Ctrl-C; --keep leaves it. Streams, signals and exit code as for exec.",
 	  .examples = "once, on a clean machine\tskerry run debian:12 -- uname -a\n"
+		      "a shell to throw away\tskerry run -it debian:12 -- bash\n"
 		      "a test, keeping what is left\t"
 		      "skerry run debian:12 --keep --resources 4x8 -c 'git clone … && make test'" },
 	{ .noun = "command",
@@ -333,6 +253,36 @@ const struct command commands[] = {
 	  .details = "Its standard output goes to ours, its standard error to ours, byte for byte.",
 	  .examples = "what it wrote so far\tskerry command logs hello cm…\n"
 		      "until its end\tskerry command logs hello cm… --follow" },
+	{ .noun = "command",
+	  .name = "signal",
+	  .group = GROUP_COMMAND,
+	  .flags = SANDBOX,
+	  .complete = "sandbox command signal",
+	  .synopsis = "SANDBOX COMMAND_ID SIGNAL",
+	  .min_args = 3,
+	  .max_args = 3,
+	  .run = cmd_command_signal,
+	  .summary = "send a signal to a command",
+	  .details = "It goes to the process group in the foreground, as from a keyboard; `skerry "
+		     "command kill`\n"
+		     "ends all that the command has started.",
+	  .examples = "read the configuration again\tskerry command signal hello cm… HUP" },
+	{ .noun = "command",
+	  .name = "stdin",
+	  .group = GROUP_COMMAND,
+	  .flags = SANDBOX,
+	  .complete = "sandbox command",
+	  .synopsis = "SANDBOX COMMAND_ID",
+	  .min_args = 2,
+	  .max_args = 2,
+	  .options = command_stdin_options,
+	  .run = cmd_command_stdin,
+	  .summary = "pass our standard input to a command that runs",
+	  .details = "Its standard input stays open behind ours unless --eof is given. It must "
+		     "have been\n"
+		     "started with one: a shell, or the API's stdin_open.",
+	  .examples = "a line for a shell\techo make | skerry command stdin hello cm…\n"
+		      "a file, which is all\tskerry command stdin hello cm… --eof < data.csv" },
 	{ .noun = "command",
 	  .name = "kill",
 	  .group = GROUP_COMMAND,

@@ -16,6 +16,7 @@
 enum { ASK_MS = 1000, ASK_LIMIT = 200 };
 
 static const char shells[] = "bash zsh fish";
+static const char signals[] = "HUP INT QUIT KILL USR1 USR2 TERM CONT STOP TSTP WINCH";
 
 static void offer(const char *cur, const char *candidate, const char *what)
 {
@@ -122,6 +123,8 @@ static void offer_kind(struct cli *c, const struct args *given, const char *cur,
 		puts(":file");
 	else if (str_eq(kind, "shell"))
 		offer_words(cur, "", shells, NULL);
+	else if (str_eq(kind, "signal"))
+		offer_words(cur, "", signals, NULL);
 	else if (str_eq(kind, "config"))
 		offer_words(cur, "", "get set", NULL);
 	else if (str_eq(kind, "key"))
@@ -174,6 +177,10 @@ static void offer_value(struct cli *c, const struct args *given, const struct op
 		offer_words(cur, before, o->choices, NULL);
 	else if ((str_eq(o->name, "image") || str_eq(o->name, "os")) && !*before)
 		offer_kind(c, given, cur, "image");
+	else if (str_eq(o->name, "signal") && !*before)
+		offer_kind(c, given, cur, "signal");
+	else if (str_eq(o->name, "attach") && !*before)
+		offer_kind(c, given, cur, "command");
 }
 
 /* True when `cur` is the value of an option, which then was offered. */

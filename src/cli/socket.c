@@ -229,6 +229,8 @@ short socket_events(const struct socket *s)
 
 uint64_t socket_wake_ns(const struct socket *s)
 {
+	if (!s->paused && (s->early.len || s->in_at < s->in_len))
+		return 0; /* nothing tells that these wait */
 	return s->paused ? UINT64_MAX : s->heard_ns + SILENCE_MS * NS_PER_MS;
 }
 
@@ -249,7 +251,7 @@ enum socket_state socket_turn(struct socket *s)
 		lose(s, "what came is no WebSocket");
 	if (socket_code(s))
 		return SOCKET_CLOSED;
-	if (clock_mono_ns() >= socket_wake_ns(s))
+	if (!s->paused && clock_mono_ns() >= s->heard_ns + SILENCE_MS * NS_PER_MS)
 		lose(s, "nothing came for a minute");
 	if (!s->why && wslay_event_want_write(s->ctx) && wslay_event_send(s->ctx) != 0)
 		lose(s, "the other end hung up");

@@ -25,6 +25,23 @@ int stream_fail(struct stream *s, int r)
 	return r;
 }
 
+void stream_fault(struct stream *s)
+{
+	*s->e = s->fault;
+	snprintf(s->c->reason, sizeof(s->c->reason), "%s", s->fault_reason);
+	s->e->reason = s->c->reason;
+	stream_fail(s, -s->e->code);
+}
+
+void stream_tell_where(struct stream *s)
+{
+	if (s->spec->first)
+		err_hint(s->e, "it runs on: skerry command logs %s %s --follow", s->spec->sandbox,
+			 s->id);
+	else
+		err_hint(s->e, "it runs on: skerry shell %s --attach %s", s->spec->sandbox, s->id);
+}
+
 /* Its connection goes first: a command that writes to nobody does not end as long as we listen. */
 void stream_terminate(struct stream *s, const char *signal)
 {
@@ -74,14 +91,10 @@ static void hung_up(struct stream *s)
 {
 	if (s->phase != PHASE_ASKED && s->phase != PHASE_RUNNING)
 		return;
-	if (s->fault.code && (s->phase == PHASE_ASKED || socket_code(s->socket))) {
-		*s->e = s->fault;
-		snprintf(s->c->reason, sizeof(s->c->reason), "%s", s->fault_reason);
-		s->e->reason = s->c->reason;
-		stream_fail(s, -s->e->code);
-		return;
-	}
-	stream_lost(s);
+	if (s->fault.code && (s->phase == PHASE_ASKED || socket_code(s->socket)))
+		stream_fault(s);
+	else
+		stream_lost(s);
 }
 
 static void turn_socket(struct stream *s)

@@ -7,14 +7,16 @@
 #include "base/buf.h"
 
 #include "api.h"
+#include "detach.h"
 
 struct stream_spec {
 	const char *sandbox;
-	const char *path;    /* the WebSocket that starts it, or attaches to it at first */
-	const json_t *first; /* the first frame; NULL: a terminal, whose frames are plain bytes */
-	bool tty;            /* it has the size of ours */
-	bool input;          /* our standard input is passed on */
-	bool replayed;       /* what comes first is not what the command wrote first */
+	const char *path;     /* the WebSocket that starts it, or attaches to it at first */
+	const json_t *first;  /* the first frame; NULL: a terminal, whose frames are plain bytes */
+	bool tty;             /* it has the size of ours */
+	bool input;           /* our standard input is passed on */
+	struct detach detach; /* keys that leave it running */
+	bool replayed;        /* what comes first is not what the command wrote first */
 };
 
 /* Returns the exit code to end with, or a negative errno. */

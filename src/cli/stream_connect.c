@@ -24,11 +24,6 @@ int stream_open(struct stream *s)
 	return r;
 }
 
-static void tell_where(struct stream *s)
-{
-	err_hint(s->e, "it runs on: skerry command logs %s %s --follow", s->spec->sandbox, s->id);
-}
-
 static void fail_first(struct stream *s, const char *why)
 {
 	err_reason(s->e, EIO, REASON_CONNECTION, "connection to %s lost: %s", s->c->conf.url.text,
@@ -43,7 +38,7 @@ static void fail_input(struct stream *s, const char *why)
 		s->e, EIO, REASON_CONNECTION,
 		"connection to %s lost: %s; what was read of standard input may not have arrived",
 		s->c->conf.url.text, why);
-	tell_where(s);
+	stream_tell_where(s);
 	stream_fail(s, -EIO);
 }
 
@@ -80,7 +75,7 @@ void stream_lost(struct stream *s)
 	} else if (gives_up(s)) {
 		err_reason(s->e, EIO, REASON_CONNECTION, "connection to %s lost, and not back: %s",
 			   s->c->conf.url.text, why);
-		tell_where(s);
+		stream_tell_where(s);
 		stream_fail(s, -EIO);
 	} else {
 		retry_later(s);
@@ -130,7 +125,7 @@ void stream_retry(struct stream *s)
 	if (!passes(&e) || gives_up(s)) {
 		*s->e = e;
 		err_wrap(s->e, "connection lost, and not back");
-		tell_where(s);
+		stream_tell_where(s);
 		stream_fail(s, r);
 		return;
 	}

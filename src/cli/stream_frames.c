@@ -106,6 +106,7 @@ static void on_error(struct stream *s, const json_t *o)
 	}
 	snprintf(s->fault_reason, sizeof(s->fault_reason), "%s", s->c->reason);
 	s->fault = e;
+	s->fault_ns = clock_mono_ns();
 }
 
 void stream_tell_fault(struct stream *s)
@@ -123,7 +124,8 @@ static void on_frame(struct stream *s, json_t *o)
 		on_error(s, o);
 		return;
 	}
-	stream_tell_fault(s);
+	if (!stream_input_failed(s) || str_eq(type, "exit"))
+		stream_tell_fault(s);
 	if (str_eq(type, "started") && s->phase == PHASE_ASKED)
 		on_started(s, o);
 	else if (str_eq(type, "dropped") && s->phase == PHASE_RUNNING)

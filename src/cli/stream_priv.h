@@ -20,6 +20,7 @@ struct stream_input {
 	bool eof_sent;
 	uint64_t sent; /* bytes, on all connections */
 	uint64_t sent_ns;
+	struct detach detach;
 	bool pinged, settled; /* since `sent_ns`: an answer to all of it is asked for, has come */
 	unsigned pongs;
 };
@@ -40,6 +41,7 @@ struct stream {
 	double timeout;
 	struct err fault; /* of the API, after the start: final when a close follows; or code 0 */
 	char fault_reason[64];
+	uint64_t fault_ns;
 
 	int signal; /* the last that ended nothing yet; 0: none */
 	uint64_t signal_ns;
@@ -53,6 +55,9 @@ struct stream {
 
 /* stream.c */
 int stream_fail(struct stream *s, int r); /* the error is told in `s->e`; returns r */
+void stream_fault(struct stream *s);      /* it is final */
+/* Where to find it again, as a hint to the error. */
+void stream_tell_where(struct stream *s);
 void stream_output_failed(struct stream *s, int r);
 void stream_terminate(struct stream *s, const char *signal);
 
@@ -72,6 +77,8 @@ void stream_input_turn(struct stream *s);
 void stream_input_settle(struct stream *s);
 uint64_t stream_input_wake_ns(const struct stream *s);
 void stream_input_again(struct stream *s); /* attached anew */
+/* The fault is that the rest of our input goes nowhere. */
+bool stream_input_failed(const struct stream *s);
 bool stream_input_at_risk(const struct stream *s);
 
 /* stream_signals.c */

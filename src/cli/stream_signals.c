@@ -26,7 +26,7 @@ void stream_leave_running(struct stream *s, int number)
 {
 	if (*s->id) {
 		leave(s, number, "the command runs on");
-		err_hint(s->e, "see: skerry command logs %s %s --follow", s->spec->sandbox, s->id);
+		stream_tell_where(s);
 		return;
 	}
 	leave(s, number, "if the command had begun, it runs on");

@@ -1,9 +1,11 @@
 """The command line tool as tests without a daemon run it: against a fake API, on pipes and terminals."""
 
+import fcntl
 import json
 import os
 import pathlib
 import pty
+import select
 import subprocess
 import termios
 import time
@@ -114,3 +116,63 @@ def wait_for(condition, seconds=30):
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+class Terminal:
+    """The tool on a terminal of its own, as a shell would have it."""
+
+    def __init__(self, cli, *words, size=(30, 100), program=(SKERRY,)):
+        self.main, self.side = pty.openpty()
+        termios.tcsetwinsize(self.side, size)
+        self.before = termios.tcgetattr(self.side)
+        self.out = b""
+        self.p = subprocess.Popen(
+            [*program, *words], env={**cli.env, "TERM": "screen"}, stdin=self.side, stdout=self.side,
+            stderr=self.side, start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+
+    def raw(self):
+        return not termios.tcgetattr(self.side)[3] & (termios.ICANON | termios.ECHO)
+
+    def restored(self):
+        return termios.tcgetattr(self.side) == self.before
+
+    def type(self, data):
+        os.write(self.main, data)
+
+    def read_until(self, data, seconds=30):
+        deadline = time.monotonic() + seconds
+        while data not in self.out:
+            assert time.monotonic() < deadline, self.out
+            if select.select([self.main], [], [], 0.1)[0]:
+                self.out += os.read(self.main, 65536)
+
+    def wait(self, seconds=30):
+        deadline = time.monotonic() + seconds
+        while self.p.poll() is None:
+            assert time.monotonic() < deadline, self.out
+            if select.select([self.main], [], [], 0.05)[0]:
+                self.out += os.read(self.main, 65536)
+        while select.select([self.main], [], [], 0.1)[0]:
+            self.out += os.read(self.main, 65536)
+        return self.p.returncode
+
+    def close(self):
+        if self.p.poll() is None:
+            self.p.kill()
+            self.p.wait()
+        os.close(self.main)
+        os.close(self.side)
+
+
+@pytest.fixture
+def terminal(cli):
+    made = []
+
+    def make(*words, **more):
+        made.append(Terminal(cli, *words, **more))
+        return made[-1]
+
+    yield make
+    for t in made:
+        t.close()

@@ -1,23 +1,19 @@
 """exec and run of the command line tool against a fake API: streams, exit codes, signals, connections
 that break, terminals."""
 
-import base64
-import fcntl
 import json
 import os
-import pty
-import resource
-import select
 import signal
 import subprocess
+import sys
 import termios
 import threading
 import time
 
 import pytest
 
-from cli_kit import (CM, SB, SKERRY, W, cli, command, fake, finish, json_error, play,  # noqa: F401
-                     serve, wait_for)
+from cli_kit import (CM, SB, SKERRY, W, Terminal, cli, command, fake, finish,  # noqa: F401
+                     json_error, play, serve, terminal, wait_for)
 from fake_api import FakeApi, answer, error
 
 EXEC = W + "/sandboxes/hello/exec"
@@ -296,6 +292,22 @@ def test_stdin_nobody_reads(fake, cli):
     fake.socket(EXEC, route)
     p = cli("exec", "hello", "x", input=b"x" * 4_000_000)
     assert (p.returncode, p.stdout, p.stderr) == (0, b"done", b"")
+
+
+def test_stdin_that_goes_nowhere(fake, cli):
+    """The command would wait for the rest for ever."""
+    def route(request, ws):
+        ws.next_json()
+        ws.json("started", id=CM["id"])
+        ws.next()
+        ws.json("error", status=500, code="internal", message="no way to the sandbox")
+        while ws.next()[0]:
+            pass
+
+    fake.socket(EXEC, route)
+    p = cli("exec", "hello", "x", input=b"x" * 1000)
+    assert p.returncode == 125
+    assert b"standard input was not passed on: no way to the sandbox" in p.stderr
 
 
 def test_terminal_input_is_not_read_unasked(fake, cli):
@@ -823,66 +835,6 @@ def test_interrupted_while_nobody_reads(fake, cli):
 
 # --- terminals -----------------------------------------------------------------------------------
 
-class Terminal:
-    """The tool on a terminal of its own, as a shell would have it."""
-
-    def __init__(self, cli, *words, size=(30, 100)):
-        self.main, self.side = pty.openpty()
-        termios.tcsetwinsize(self.side, size)
-        self.before = termios.tcgetattr(self.side)
-        self.out = b""
-        self.p = subprocess.Popen(
-            [SKERRY, *words], env={**cli.env, "TERM": "screen"}, stdin=self.side, stdout=self.side,
-            stderr=self.side, start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
-
-    def raw(self):
-        return not termios.tcgetattr(self.side)[3] & (termios.ICANON | termios.ECHO)
-
-    def restored(self):
-        return termios.tcgetattr(self.side) == self.before
-
-    def type(self, data):
-        os.write(self.main, data)
-
-    def read_until(self, data, seconds=30):
-        deadline = time.monotonic() + seconds
-        while data not in self.out:
-            assert time.monotonic() < deadline, self.out
-            if select.select([self.main], [], [], 0.1)[0]:
-                self.out += os.read(self.main, 65536)
-
-    def wait(self, seconds=30):
-        deadline = time.monotonic() + seconds
-        while self.p.poll() is None:
-            assert time.monotonic() < deadline, self.out
-            if select.select([self.main], [], [], 0.05)[0]:
-                self.out += os.read(self.main, 65536)
-        while select.select([self.main], [], [], 0.1)[0]:
-            self.out += os.read(self.main, 65536)
-        return self.p.returncode
-
-    def close(self):
-        if self.p.poll() is None:
-            self.p.kill()
-            self.p.wait()
-        os.close(self.main)
-        os.close(self.side)
-
-
-@pytest.fixture
-def terminal(cli):
-    made = []
-
-    def make(*words, **more):
-        made.append(Terminal(cli, *words, **more))
-        return made[-1]
-
-    yield make
-    for t in made:
-        t.close()
-
-
 class RemoteTerminal:
     """What runs at the other end: echoes, notes sizes, ends with ctrl-D."""
 
@@ -968,7 +920,6 @@ def test_the_terminal_is_restored_when_interrupted(fake, cli, terminal):
 
 def test_stopped_and_continued(fake, cli, terminal):
     remote = RemoteTerminal(fake)
-    # a shell over it, or the group would be an orphan, which cannot be stopped
     t = terminal("exec", "-it", "hello", "--", "bash")
     t.read_until(b"prompt> ")
     wait_for(t.raw)
@@ -999,30 +950,20 @@ print("ended", os.waitstatus_to_exitcode(status), flush=True)
 """
 
 
-def test_stopped_by_request(fake, cli):
+def test_stopped_by_request(fake, terminal):
     """Under a shell with job control: as it was while stopped, raw again afterwards."""
     RemoteTerminal(fake)
-    import sys
-    t = Terminal.__new__(Terminal)
-    t.main, t.side = pty.openpty()
-    t.out, t.before = b"", termios.tcgetattr(t.side)
-    t.p = subprocess.Popen(
-        [sys.executable, "-c", STOPPER, SKERRY, "exec", "-it", "hello", "bash"], env=cli.env,
-        stdin=t.side, stdout=t.side, stderr=t.side, start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
-    try:
-        t.read_until(b"prompt> ")
-        wait_for(t.raw)
-        os.kill(os.tcgetpgrp(t.main), signal.SIGTSTP)
-        t.read_until(b"stopped, lflag True")
-        assert t.restored()
-        t.type(b"\n")
-        wait_for(t.raw)
-        t.type(b"\x04")
-        t.read_until(b"ended 5")
-        assert t.restored()
-    finally:
-        t.close()
+    t = terminal("exec", "-it", "hello", "bash", program=(sys.executable, "-c", STOPPER, SKERRY))
+    t.read_until(b"prompt> ")
+    wait_for(t.raw)
+    os.kill(os.tcgetpgrp(t.main), signal.SIGTSTP)
+    t.read_until(b"stopped, lflag True")
+    assert t.restored()
+    t.type(b"\n")
+    wait_for(t.raw)
+    t.type(b"\x04")
+    t.read_until(b"ended 5")
+    assert t.restored()
 
 
 def test_a_broken_connection_of_a_terminal(fake, cli, terminal):

@@ -630,7 +630,9 @@ def test_completion_in_bash(fake, cli):
     serve(fake, "GET", "/images", {"images": [{"name": "debian:12"}, {"name": "debian:12-slim"}]})
     assert "create" in complete_in_bash(cli, "skerry cr")
     assert set(complete_in_bash(cli, "skerry ")) >= {"create", "list", "exec", "command", "image"}
-    assert complete_in_bash(cli, "skerry command ") == ["list", "status", "logs", "kill"]
+    assert complete_in_bash(cli, "skerry command ") == ["list", "status", "logs", "signal",
+                                                        "stdin", "kill"]
+    assert complete_in_bash(cli, "skerry command signal hello cm… U") == ["USR1", "USR2"]
     assert complete_in_bash(cli, "skerry exec ") == ["hello", "help-me"]
     assert complete_in_bash(cli, "skerry sb exec hell") == ["hello"]
     assert complete_in_bash(cli, "skerry command logs hello ") == [CM["id"]]
