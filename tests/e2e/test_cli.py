@@ -1,5 +1,6 @@
 """The command line tool against a real instance: what a user at a shell sees."""
 
+import hashlib
 import os
 import signal
 import subprocess
@@ -20,7 +21,11 @@ def skerry(instance, tmp_path):
         return subprocess.run([instance.program("skerry"), *words], env=env, input=input,
                               capture_output=True, timeout=120)
 
-    call.program, call.env = instance.program("skerry"), env
+    def start(*words, stdin=subprocess.DEVNULL):
+        return subprocess.Popen([instance.program("skerry"), *words], env=env, stdin=stdin,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    call.program, call.env, call.start = instance.program("skerry"), env, start
     return call
 
 
@@ -56,7 +61,7 @@ def test_exec(skerry, sandbox):
                   'printf "%s\\0" "$A" "$@"', "sh", *words)
     assert done.stdout.decode().split("\0")[:-1] == ["b c", *words]
     assert skerry("exec", name, "-i", "--", "cat", input="é\n\n".encode()).stdout == b"\xc3\xa9\n\n"
-    assert skerry("exec", name, "--", "cat", input=b"not given").stdout == b""
+    assert skerry("exec", name, "--", "cat").stdout == b""
     assert skerry("exec", name, "-c", "kill -9 $$").returncode == 137
     done = skerry("exec", name, "--timeout", "1", "-c", "echo part; sleep 60")
     assert (done.returncode, done.stdout) == (137, b"part\n")
@@ -66,6 +71,81 @@ def test_exec(skerry, sandbox):
     assert skerry("exec", name, "-d", "--", "no-such-program").returncode == 127
     assert skerry("exec", name, "--", "/etc/passwd").returncode == 126
     assert skerry("exec", name, "-c", "no-such-program").returncode == 127  # the shell's own
+
+
+def test_exec_streams(skerry, sandbox):
+    """Output comes while the command runs, and its input while it reads."""
+    p = skerry.start("exec", sandbox["identifier"], "-c", "while read x; do echo got $x; done; exit 5",
+                     stdin=subprocess.PIPE)
+    for word in (b"one", b"two"):
+        p.stdin.write(word + b"\n")
+        p.stdin.flush()
+        assert p.stdout.readline() == b"got " + word + b"\n"
+    assert p.communicate(timeout=60) == (b"", b"") and p.returncode == 5
+
+
+def test_exec_carries_much(skerry, sandbox):
+    name, data = sandbox["identifier"], os.urandom(64 * 1024 * 1024)
+    done = skerry("exec", name, "--", "cat", input=data)
+    assert done.returncode == 0 and done.stdout == data, done.stderr
+    assert hashlib.sha256(data).hexdigest().encode() in skerry(
+        "exec", name, "--", "sha256sum", input=data).stdout
+
+
+def test_exec_with_readers_that_quit(skerry, sandbox):
+    name = sandbox["identifier"]
+    done = skerry("exec", name, "--", "head", "-c", "3", input=b"x" * (8 * 1024 * 1024))
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"xxx", b"")
+    done = skerry("exec", name, "-c", "exec <&-; sleep 1; echo there", input=b"x" * (1024 * 1024))
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"there\n", b"")
+    p = skerry.start("exec", name, "--", "yes")
+    p.stdout.read(10)
+    p.stdout.close()
+    assert p.wait(60) == 141 and p.stderr.read() == b""
+    shown = skerry("command", "list", name, "--limit", "1").stdout
+    assert b"INPROGRESS" not in shown, shown
+
+
+def test_exec_ends_with_its_command(skerry, sandbox):
+    """Standard input that stays open holds nothing up."""
+    p = skerry.start("exec", sandbox["identifier"], "--", "true", stdin=subprocess.PIPE)
+    assert p.wait(60) == 0
+
+
+@pytest.mark.parametrize("name", ["INT", "TERM", "HUP", "QUIT"])
+def test_exec_passes_signals_on(skerry, sandbox, name):
+    number = getattr(signal, "SIG" + name)
+    p = skerry.start("exec", sandbox["identifier"], "-c",
+                     f"trap 'echo caught; exit 33' {name}; echo ready; while :; do sleep 0.1; done")
+    assert p.stdout.readline() == b"ready\n"
+    p.send_signal(number)
+    assert p.communicate(timeout=60)[0] == b"caught\n" and p.returncode == 33
+    p = skerry.start("exec", sandbox["identifier"], "--", "sh", "-c", "echo ready; exec sleep 600")
+    assert p.stdout.readline() == b"ready\n"
+    p.send_signal(number)
+    assert p.wait(60) == 128 + number
+
+
+def test_exec_twice_means_us(skerry, sandbox):
+    name = sandbox["identifier"]
+    p = skerry.start("exec", name, "-c", "trap '' INT; echo ready; while :; do sleep 0.1; done")
+    assert p.stdout.readline() == b"ready\n"
+    p.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    p.send_signal(signal.SIGINT)
+    assert p.wait(60) == 130 and b"was ended" in p.stderr.read()
+    assert b"INPROGRESS" not in skerry("command", "list", name).stdout
+
+
+def test_exec_lives_through_a_restart_of_the_daemon(skerry, instance, sandbox):
+    """No byte is lost and none comes twice."""
+    p = skerry.start("exec", sandbox["identifier"], "--timeout", "100", "-c",
+                     "i=0; while [ $i -lt 400 ]; do echo line $i; i=$((i+1)); sleep 0.01; done; exit 8")
+    first = p.stdout.readline()
+    instance.restart_daemon()
+    rest, err = p.communicate(timeout=120)
+    assert first + rest == b"".join(b"line %d\n" % i for i in range(400)), err
+    assert p.returncode == 8
 
 
 def test_stopped_says_how_to_start(skerry, new_sandbox):
