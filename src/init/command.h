@@ -40,10 +40,9 @@ struct command_waiter {
 struct command_writer {
 	struct command *command; /* NULL: not writing */
 	struct command_writer *next;
+	enum writer_end { WRITER_ENDED, WRITER_CLOSED } why; /* nothing is taken any more */
 	bool waits;
 	void (*room)(struct command_writer *w); /* more may be given */
-	/* No longer writing: the command takes no more. */
-	void (*over)(struct command_writer *w, const struct agent_fail *fail);
 };
 
 void command_init(void);
@@ -70,8 +69,8 @@ bool command_next_stdin_ack(struct command *c, uint64_t *ret_taken);
 int command_input(struct command_writer *w, const char *id, struct err *e);
 /* False: the command has enough that it has not taken; `room` tells when more may be given. */
 bool command_input_room(struct command_writer *w);
-/* Dropped when nobody reads it. -EPROTO above AGENT_STDIN_WINDOW, or -ENOMEM. */
-int command_input_add(struct command_writer *w, const void *data, size_t len);
+/* Dropped when nobody reads it; refused once the command or its input has ended. */
+int command_input_add(struct command_writer *w, const void *data, size_t len, struct err *e);
 void command_input_eof(struct command_writer *w);
 void command_input_cancel(struct command_writer *w); /* accepts one that is not writing */
 

@@ -9,7 +9,7 @@ void command_stdin_init(struct command *c)
 {
 	/* what the pipe has taken is at most half of it */
 	buf_init(&c->stdin[CLIENT].ahead, 2 * AGENT_STDIN_KEEP);
-	buf_init(&c->stdin[WRITERS].ahead, 4 * AGENT_STDIN_WINDOW);
+	buf_init(&c->stdin[WRITERS].ahead, 2 * (AGENT_STDIN_KEEP + AGENT_STDIN_WINDOW));
 }
 
 static size_t left(const struct stdin_queue *q)
@@ -82,7 +82,7 @@ static void stdin_flush(struct command *c)
 
 static bool has_room(const struct command *c)
 {
-	return left(&c->stdin[WRITERS]) < AGENT_STDIN_WINDOW;
+	return left(&c->stdin[WRITERS]) < AGENT_STDIN_KEEP;
 }
 
 static void tell_room(struct command *c)
@@ -133,35 +133,27 @@ int command_stdin(struct command *c, const void *data, size_t len)
 	return add(c, &c->stdin[CLIENT], data, len);
 }
 
-/* The end of a writer, the last word to it. */
-static void tell_over(struct command *c, struct command_writer *except, const char *reason,
-		      const char *text)
+/* Writers have done what they could: only one that comes with more is told. */
+static void release_writers(struct command *c, enum writer_end why)
 {
-	struct command_writer **p = &c->writers, *w;
+	struct command_writer *w;
 
-	while ((w = *p)) {
-		if (w == except) {
-			p = &w->next;
-			continue;
-		}
-		*p = w->next;
+	while ((w = c->writers)) {
+		c->writers = w->next;
 		w->command = NULL;
-		w->over(w, &(struct agent_fail){ EPIPE, reason, "", text });
+		w->why = why;
+		if (w->waits)
+			w->room(w);
 	}
 }
 
-static void end(struct command *c, struct command_writer *by)
+void command_stdin_eof(struct command *c)
 {
 	if (c->terminal || c->stdin_ending)
 		return;
 	c->stdin_ending = true;
 	stdin_flush(c);
-	tell_over(c, by, "stdin_closed", "standard input of the command has ended");
-}
-
-void command_stdin_eof(struct command *c)
-{
-	end(c, NULL);
+	release_writers(c, WRITER_CLOSED);
 }
 
 bool command_next_stdin_ack(struct command *c, uint64_t *ret_taken)
@@ -182,6 +174,13 @@ void command_stdin_attach(struct command *c)
 
 /* Writers. */
 
+static int refuse(enum writer_end why, struct err *e)
+{
+	if (why == WRITER_ENDED)
+		return err_reason(e, ESRCH, "command_ended", "the command has ended");
+	return err_reason(e, EPIPE, "stdin_closed", "standard input of the command has ended");
+}
+
 int command_input(struct command_writer *w, const char *id, struct err *e)
 {
 	struct command *c = command_find(id);
@@ -189,13 +188,12 @@ int command_input(struct command_writer *w, const char *id, struct err *e)
 	if (!c)
 		return err_reason(e, ESRCH, "command_unknown", "command '%s' is not known", id);
 	if (c->reaped || c->state == ENDED)
-		return err_reason(e, ESRCH, "command_ended", "command '%s' has ended", id);
-	if (!c->takes_stdin || c->stdin_ending)
+		return refuse(WRITER_ENDED, e);
+	if (!c->takes_stdin)
 		return err_reason(e, EPIPE, "stdin_closed",
-				  c->takes_stdin
-					  ? "standard input of command '%s' has ended"
-					  : "command '%s' was started without standard input",
-				  id);
+				  "the command was started without standard input");
+	if (c->stdin_ending)
+		return refuse(WRITER_CLOSED, e);
 	w->command = c;
 	w->next = c->writers;
 	c->writers = w;
@@ -208,17 +206,20 @@ bool command_input_room(struct command_writer *w)
 	return !w->waits;
 }
 
-int command_input_add(struct command_writer *w, const void *data, size_t len)
+int command_input_add(struct command_writer *w, const void *data, size_t len, struct err *e)
 {
-	if (len > AGENT_STDIN_WINDOW)
-		return -EPROTO;
-	return w->command ? add(w->command, &w->command->stdin[WRITERS], data, len) : 0;
+	int r;
+
+	if (!w->command)
+		return refuse(w->why, e);
+	r = add(w->command, &w->command->stdin[WRITERS], data, len);
+	return r < 0 ? err_reason(e, r, "limit_memory", "out of memory") : 0;
 }
 
 void command_input_eof(struct command_writer *w)
 {
 	if (w->command)
-		end(w->command, w);
+		command_stdin_eof(w->command);
 }
 
 void command_input_cancel(struct command_writer *w)
@@ -235,5 +236,5 @@ void command_input_cancel(struct command_writer *w)
 
 void command_writers_end(struct command *c)
 {
-	tell_over(c, NULL, "command_ended", "the command has ended");
+	release_writers(c, WRITER_ENDED);
 }

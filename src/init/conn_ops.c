@@ -7,7 +7,7 @@
 #include "init/conn_priv.h"
 #include "init/shutdown.h"
 
-enum { INPUTS_MAX = 64 }; /* others must have room to signal and to attach */
+enum { INPUTS_MAX = 128 }; /* others must have room to signal and to attach */
 
 static void answered(struct conn *c)
 {
@@ -90,8 +90,15 @@ static int on_attach(struct conn *c, const struct message *m)
 
 static int on_stdin(struct conn *c, const struct message *m)
 {
-	if (c->phase == PHASE_INPUT)
-		return command_input_add(&c->writer, m->data, m->len);
+	struct err e = ERR_INIT;
+
+	if (c->phase == PHASE_INPUT) {
+		if (m->len > AGENT_STDIN_WINDOW)
+			return -EPROTO;
+		if (command_input_add(&c->writer, m->data, m->len, &e) < 0)
+			put_err(c, &e);
+		return 0;
+	}
 	return c->client.command ? command_stdin(c->client.command, m->data, m->len) : 0;
 }
 
@@ -279,14 +286,6 @@ static void writer_room(struct command_writer *w)
 	conn_advance(container_of(w, struct conn, writer), 0);
 }
 
-static void writer_over(struct command_writer *w, const struct agent_fail *fail)
-{
-	struct conn *c = container_of(w, struct conn, writer);
-
-	put_fail(c, fail);
-	conn_advance(c, 0);
-}
-
 static void waiter_gone(struct command_waiter *w)
 {
 	struct conn *c = container_of(w, struct conn, waiter);
@@ -301,7 +300,6 @@ void conn_ops_init(struct conn *c)
 	c->client.detached = client_detached;
 	c->waiter.gone = waiter_gone;
 	c->writer.room = writer_room;
-	c->writer.over = writer_over;
 }
 
 void conn_ops_release(struct conn *c)

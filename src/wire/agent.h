@@ -32,9 +32,9 @@
  * INPUT is for whoever writes to a command that another connection is attached to; any number of
  * them may, each in its own order. The client ends it by closing its sending side. It has no window:
  * while AGENT_STDIN_KEEP bytes wait for the command, the agent does not read such a connection.
- * What comes for a command whose reader is gone is dropped, and that is no error. FAIL comes at any
- * time: "command_unknown", "command_ended", "stdin_closed" (it was started without RUN_STDIN, or its
- * end was told before).
+ * What comes for a command whose reader is gone is dropped, and that is no error. FAIL comes at
+ * the first bytes that cannot be given any more: "command_unknown", "command_ended", "stdin_closed"
+ * (it was started without RUN_STDIN, or its end was told before).
  *
  * With RUN_TERMINAL the command has a terminal of its own for all three streams: what it writes is
  * stream 1, STDIN are bytes typed, STDIN_EOF is nothing, and SIGNAL goes to the foreground process

@@ -127,6 +127,7 @@ class Input(Case):
         first, second = self.a.conn().input(c.id), self.a.conn().input(c.id)
         second.send(d.STDIN, b"x")
         first.input_end(eof=True)
+        second.send(d.STDIN, b"more")
         with self.assertRaises(d.Failed) as f:
             second.until(d.DONE)
         self.assertEqual(f.exception.reason, "stdin_closed")
@@ -137,14 +138,37 @@ class Input(Case):
         w = self.a.conn().input(c.id)
         w.send(d.STDIN, b"x")
         self.a.conn().terminate(c.id, 9)
+        w.send(d.STDIN, b"more")
         with self.assertRaises(d.Failed) as f:
             w.until(d.DONE)
         self.assertEqual(f.exception.reason, "command_ended")
         w.close()
 
+    def test_done_whoever_is_first(self):
+        """What was taken over stays so, also when the command ends before its writer."""
+        for eof in (True, False):
+            for _ in range(100):
+                c = self.start("read line; echo got $line")
+                w = self.a.conn().input(c.id)
+                w.send(d.STDIN, b"all\n")
+                if eof:
+                    w.send(d.STDIN_EOF)
+                c.until(d.EXIT)
+                w.input_end()
+                self.assertEqual(bytes(c.out[0]), b"got all\n")
+                c.close()
+
+    def test_one_mebibyte_is_taken_over_at_once(self):
+        c = self.start("sleep 1000")
+        w = self.a.conn().input(c.id)
+        for _ in range(16):
+            w.send(d.STDIN, b"x" * 65536)
+        w.input_end(eof=True)
+        self.a.conn().terminate(c.id, 9)
+
     def test_writers_leave_room_for_others(self):
         c = self.start("sleep 1000")
-        writers = [self.a.conn().input(c.id) for _ in range(64)]
+        writers = [self.a.conn().input(c.id) for _ in range(128)]
         for w in writers:
             w.send(d.STDIN, b"x")
         self.refused("too_many_inputs", c.id)
