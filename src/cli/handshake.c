@@ -21,7 +21,8 @@ enum {
 	KEY_MAX = 32,
 	HEAD_MAX = 16 * 1024,
 	REFUSAL_MAX = 64 * 1024, /* bytes of an error's body */
-	REFUSAL_MS = 5000,       /* to come whole */
+	ANSWER_MS = 60000,
+	REFUSAL_MS = 5000, /* to come whole */
 };
 
 struct asked {
@@ -234,7 +235,7 @@ int handshake(struct cli *c, struct line *l, const char *path, struct buf *early
 		.line = l,
 		.path = path,
 		.in = BUF_INIT(HEAD_MAX + REFUSAL_MAX),
-		.deadline_ns = clock_mono_ns() + CALL_TIMEOUT_MS * NS_PER_MS,
+		.deadline_ns = clock_mono_ns() + ANSWER_MS * NS_PER_MS,
 		.e = e,
 	};
 	int r = ask(&a);

@@ -16,7 +16,7 @@
 #include "stream_priv.h"
 #include "tty.h"
 
-enum { OUT_AHEAD = 256 * 1024, TERMINATE_GRACE = 1, TERMINATE_MS = 15000 };
+enum { TERMINATE_GRACE = 1, TERMINATE_MS = 15000 };
 
 int stream_fail(struct stream *s, int r)
 {
@@ -101,7 +101,7 @@ static void turn_socket(struct stream *s)
 {
 	if (!s->socket)
 		return;
-	socket_pause(s->socket, outlet_pending(&s->out) > OUT_AHEAD);
+	socket_pause(s->socket, outlet_pending(&s->out) > STREAM_OUT_AHEAD);
 	if (socket_turn(s->socket) != SOCKET_OPEN)
 		hung_up(s);
 	else if (s->phase == PHASE_RUNNING)
@@ -132,9 +132,10 @@ static void turn_output(struct stream *s)
 
 static void turn(struct stream *s)
 {
+	/* not looked at while it is paused: that it hung up would be told again and again */
+	short events = s->socket && s->phase != PHASE_ENDED ? socket_events(s->socket) : 0;
 	struct pollfd p[] = {
-		{ .fd = s->socket && s->phase != PHASE_ENDED ? socket_fd(s->socket) : -1,
-		  .events = s->socket ? socket_events(s->socket) : 0 },
+		{ .fd = events ? socket_fd(s->socket) : -1, .events = events },
 		{ .fd = stream_input_fd(s), .events = POLLIN },
 		{ .fd = outlet_fd(&s->out), .events = POLLOUT },
 		{ .fd = s->c->client->cancel_fd, .events = POLLIN },

@@ -19,6 +19,8 @@ static void on_output(struct stream *s, int stream, const void *data, size_t len
 	r = outlet_add(&s->out, stream, data, len);
 	if (r < 0) /* the socket is in use now: the next flush sees the same and ends it */
 		s->out.data.failed = r;
+	if (outlet_pending(&s->out) > STREAM_OUT_AHEAD) /* the next message may lie ready */
+		socket_pause(s->socket, true);
 }
 
 static void on_bytes(void *arg, const void *data, size_t len)

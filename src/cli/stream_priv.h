@@ -6,6 +6,8 @@
 #include "socket.h"
 #include "stream.h"
 
+enum { STREAM_OUT_AHEAD = 256 * 1024 }; /* bytes that wait for our readers */
+
 enum phase {
 	PHASE_ASKED,   /* connected; `started` has not come on this connection */
 	PHASE_RUNNING, /* it has */

@@ -51,7 +51,7 @@ class Cli:
         return p
 
     def start(self, *args, **more):
-        return subprocess.Popen([SKERRY, *args], env=self.env, stdin=subprocess.DEVNULL,
+        return subprocess.Popen([SKERRY, *args], env=self.env, stdin=subprocess.DEVNULL, bufsize=0,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
 
     def on_terminal(self, *args, env=None, columns=0):

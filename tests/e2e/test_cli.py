@@ -22,7 +22,7 @@ def skerry(instance, tmp_path):
                               capture_output=True, timeout=120)
 
     def start(*words, stdin=subprocess.DEVNULL):
-        return subprocess.Popen([instance.program("skerry"), *words], env=env, stdin=stdin,
+        return subprocess.Popen([instance.program("skerry"), *words], env=env, stdin=stdin, bufsize=0,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     call.program, call.env, call.start = instance.program("skerry"), env, start

@@ -95,6 +95,60 @@ def test_large_output(fake, cli):
     assert p.stdout == out and p.stderr == err
 
 
+def test_a_slow_reader_holds_the_server_up(fake, cli):
+    """What waits is bounded, on our side; and nothing of it is lost."""
+    data, sent = os.urandom(1024 * 1024), [0]
+
+    def route(request, ws):
+        ws.next_json()
+        ws.json("started", id=CM["id"])
+        for _ in range(64):
+            ws.out(data)
+            sent[0] += 1
+        finish(ws)
+
+    fake.socket(EXEC, route)
+    p = cli.start("exec", "hello", "x")
+    assert p.stdout.read(10) == data[:10]
+    time.sleep(1)
+    assert sent[0] < 32
+    with open(f"/proc/{p.pid}/stat") as f:
+        ticks = sum(map(int, f.read().rsplit(")")[1].split()[11:13]))
+    time.sleep(1)
+    with open(f"/proc/{p.pid}/stat") as f:
+        assert sum(map(int, f.read().rsplit(")")[1].split()[11:13])) - ticks < 20  # it sleeps
+    assert p.communicate(timeout=60)[0] == (data * 64)[10:] and p.returncode == 0
+
+
+def test_a_break_while_nobody_reads(fake, cli):
+    """It waits for the reader, without turning round and round, and goes on behind it."""
+    data, firsts = os.urandom(4 * 1024 * 1024), []
+
+    def route(request, ws):
+        firsts.append(ws.next_json())
+        ws.json("started", id=CM["id"])
+        at = firsts[-1].get("offset", {}).get("stdout", 0)
+        if len(firsts) == 1:
+            ws.connection.settimeout(1)
+            try:
+                ws.out(data)
+            except OSError:
+                pass
+            ws.cut(hard=True)
+        else:
+            ws.out(data[at:])
+            finish(ws)
+
+    fake.socket(EXEC, route)
+    p = cli.start("exec", "hello", "x")
+    head = p.stdout.read(10)
+    time.sleep(2)
+    with open(f"/proc/{p.pid}/stat") as f:
+        assert sum(map(int, f.read().rsplit(")")[1].split()[11:13])) < 50
+    assert head + p.communicate(timeout=60)[0] == data and p.returncode == 0
+    assert len(firsts) == 2
+
+
 def test_order_of_the_streams(fake, cli):
     """What goes to one place keeps its order, also when its reader is slow."""
     lines = [b"%06d\n" % i for i in range(20000)]
