@@ -20,7 +20,7 @@ enum { TERMINATE_GRACE = 1, TERMINATE_MS = 15000 };
 
 int stream_fail(struct stream *s, int r)
 {
-	s->phase = PHASE_OVER;
+	s->phase = PHASE_ENDED;
 	s->result = r;
 	return r;
 }
@@ -68,7 +68,8 @@ void stream_output_failed(struct stream *s, int r)
 	stream_terminate(s, r == -EPIPE ? "PIPE" : "TERM");
 	if (r == -EPIPE && !s->c->signal)
 		s->c->signal = SIGPIPE;
-	stream_fail(s, err_reason(s->e, r, REASON_OUTPUT, "write output: %s", strerror(-r)));
+	s->result = err_reason(s->e, r, REASON_OUTPUT, "write output: %s", strerror(-r));
+	s->phase = PHASE_OVER;
 }
 
 static uint64_t earlier(uint64_t a, uint64_t b)
@@ -80,7 +81,7 @@ static uint64_t wake_ns(const struct stream *s)
 {
 	uint64_t wake = s->phase == PHASE_LOST ? s->retry_ns : UINT64_MAX;
 
-	if (s->socket)
+	if (s->phase == PHASE_ASKED || s->phase == PHASE_RUNNING)
 		wake = earlier(wake, socket_wake_ns(s->socket));
 	wake = earlier(wake, stream_input_wake_ns(s));
 	return earlier(wake, stream_signal_wake_ns(s));
@@ -99,8 +100,6 @@ static void hung_up(struct stream *s)
 
 static void turn_socket(struct stream *s)
 {
-	if (!s->socket)
-		return;
 	socket_pause(s->socket, outlet_pending(&s->out) > STREAM_OUT_AHEAD);
 	if (socket_turn(s->socket) != SOCKET_OPEN)
 		hung_up(s);

@@ -12,7 +12,7 @@ enum phase {
 	PHASE_ASKED,   /* connected; `started` has not come on this connection */
 	PHASE_RUNNING, /* it has */
 	PHASE_LOST,    /* no connection; the next is tried at `retry_ns` */
-	PHASE_ENDED,   /* `exit` has come: what is pending is written */
+	PHASE_ENDED,   /* `exit` has come, or none will: what is pending is written */
 	PHASE_OVER,    /* `result` and the error are final */
 };
 
@@ -56,8 +56,9 @@ struct stream {
 };
 
 /* stream.c */
-int stream_fail(struct stream *s, int r); /* the error is told in `s->e`; returns r */
-void stream_fault(struct stream *s);      /* it is final */
+/* The error is told in `s->e`; what came before it is written all the same. Returns r. */
+int stream_fail(struct stream *s, int r);
+void stream_fault(struct stream *s); /* it is final */
 /* Where to find it again, as a hint to the error. */
 void stream_tell_where(struct stream *s);
 void stream_output_failed(struct stream *s, int r);

@@ -19,7 +19,8 @@ static void leave(struct stream *s, int number, const char *what)
 	tty_restore();
 	s->c->signal = number;
 	err_reason(s->e, EINTR, REASON_INTERRUPTED, "interrupted%s%s", *what ? "; " : "", what);
-	stream_fail(s, -EINTR);
+	s->result = -EINTR;
+	s->phase = PHASE_OVER;
 }
 
 void stream_leave_running(struct stream *s, int number)

@@ -50,9 +50,9 @@ class Cli:
         assert b"Sanitizer" not in p.stderr, p.stderr
         return p
 
-    def start(self, *args, **more):
-        return subprocess.Popen([SKERRY, *args], env=self.env, stdin=subprocess.DEVNULL, bufsize=0,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
+    def start(self, *args, stdin=subprocess.DEVNULL):
+        return subprocess.Popen([SKERRY, *args], env=self.env, stdin=stdin, bufsize=0,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def on_terminal(self, *args, env=None, columns=0):
         """Output (both streams) and status with a terminal as stdin, stdout and stderr."""

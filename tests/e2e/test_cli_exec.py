@@ -3,6 +3,7 @@ that break, terminals."""
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -685,6 +686,26 @@ def test_input_that_may_be_lost_is_told(fake, cli):
     assert b"standard input may not have arrived" in p.stderr
     assert f"skerry command logs hello {CM['id']}".encode() in p.stderr
     assert len(fake.requests) == 1
+
+
+def test_output_before_an_error_is_whole(fake, cli):
+    """Also where its reader is slow."""
+    data = os.urandom(200_000)
+
+    def route(request, ws):
+        ws.next_json()
+        ws.json("started", id=CM["id"])
+        ws.out(data)
+        ws.next()
+        ws.cut()
+
+    fake.socket(EXEC, route)
+    p = cli.start("exec", "hello", "x", stdin=subprocess.PIPE)
+    p.stdin.write(b"lost")
+    wait_for(lambda: select.select([p.stdout], [], [], 0)[0])
+    time.sleep(1)
+    out, err = p.communicate(timeout=30)
+    assert out == data and p.returncode == 125 and b"may not have arrived" in err
 
 
 def test_input_that_arrived_is_at_no_risk(fake, cli):
