@@ -22,7 +22,7 @@ DONE, GARBAGE, NOT_UTF8, REFUSED, TOO_BIG, FAULT = 1000, 1002, 1007, 1008, 1009,
 STDIN, STDOUT, STDERR = 0, 1, 2
 MESSAGE_MAX = (1 << 20) + 1  # bytes of one from the client
 GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
-TIMEOUT = 60  # for hangs
+TIMEOUT = 30  # for hangs
 
 
 class Broken(AssertionError):
@@ -231,9 +231,10 @@ class Wire:
         """(TEXT, str), (BINARY, bytes) or (CLOSE, code); answers a close."""
         if self.closed is not None:
             raise Ended("closed before")
+        deadline = time.monotonic() + timeout
         kind, parts = None, []
         while True:
-            opcode, fin, data = self.frame(timeout)
+            opcode, fin, data = self.frame(deadline - time.monotonic())
             if opcode == CLOSE:
                 return CLOSE, self._on_close(data)
             if opcode & 8:
@@ -380,8 +381,10 @@ class Exec(Session):
 
 
 class Terminal(Session):
-    def __init__(self, instance, sandbox, unix=True, **query):
-        super().__init__(upgrade(instance, path_of(sandbox, "terminal", **query), unix))
+    def __init__(self, instance, sandbox, unix=True, early=b"", **query):
+        super().__init__(upgrade(instance, path_of(sandbox, "terminal", **query), unix,
+                                 early=early))
+        self.lines = 0
 
     def _bytes(self, data):
         assert data and len(data) <= 65535, len(data)
@@ -391,6 +394,16 @@ class Terminal(Session):
         data = data.encode() if isinstance(data, str) else data
         for at in range(0, len(data), MESSAGE_MAX):
             self.wire.send(BINARY, data[at:at + MESSAGE_MAX])
+
+    def say(self, command, timeout=TIMEOUT):
+        """Types a line at the shell's prompt; what it prints. In the echo of the line the first mark
+        is not at a line's end."""
+        self.lines += 1
+        begin, end = (f"{word}-{id(self)}-{self.lines}" for word in ("begin", "end"))
+        self.type(f"echo {begin}; {command}; echo {end}\r")
+        begin, end = (f"{mark}\r\n".encode() for mark in (begin, end))
+        self.until(lambda s: end in s.out.partition(begin)[2], timeout)
+        return self.out.partition(begin)[2].partition(end)[0].decode()
 
 
 def run(instance, sandbox, command=None, unix=True, patience=TIMEOUT, **first):
