@@ -537,7 +537,9 @@ def test_input_by_request_and_by_frame(instance, box, open_exec):
     session.until_out(b"two ")
     answer = instance.raw("POST", f"/workspaces/default{path}?eof=true", b"three", kind)
     assert answer.status == 204, answer
-    assert session.finish()["exit_code"] == 0 and session.out == b"one two three"
+    session.finish()
+    ordinary_end(session)
+    assert session.out == b"one two three"
 
 
 # --- words of the client -------------------------------------------------------------------------
@@ -710,7 +712,9 @@ def test_input_of_a_second_client(open_exec):
     first.until_out(b"two\n")
     second.eof()
     for session in (first, second):
-        assert session.finish()["exit_code"] == 0 and session.out == b"one\ntwo\n"
+        session.finish()
+        ordinary_end(session)
+        assert session.out == b"one\ntwo\n"
 
 
 # --- clients that leave, or do not listen --------------------------------------------------------
@@ -826,6 +830,13 @@ WRONG = {
     "RSV1": (ws.frame(TEXT, b'{"type":"eof"}', rsv=4), ws.GARBAGE),
     "RSV2": (ws.frame(BINARY, b"\0", rsv=2), ws.GARBAGE),
     "RSV3 on a ping": (ws.frame(PING, rsv=1), ws.GARBAGE),
+    "ping in parts": (ws.frame(PING, b"x", fin=False), ws.GARBAGE),
+    "close in parts": (ws.frame(CLOSE, b"\3\xe8", fin=False), ws.GARBAGE),
+    "long ping": (ws.frame(PING, b"x" * 126), ws.GARBAGE),
+    "long close": (ws.frame(CLOSE, b"\3\xe8" + b"x" * 124), ws.GARBAGE),
+    "two lengths": (b"\x82\xfe\x00\x05" + b"\0\0\0\0" + b"\0abcd", ws.GARBAGE),
+    "eight byte length": (b"\x82\xff" + bytes(7) + b"\x05" + b"\0\0\0\0" + b"\0abcd", ws.GARBAGE),
+    "length above 2^63": (b"\x82\xff\x80" + bytes(7) + b"\0\0\0\0", ws.GARBAGE),
     "continuation of nothing": (ws.frame(CONT, b"x"), ws.GARBAGE),
     "text within text": (ws.frame(TEXT, b"{", fin=False) + ws.frame(TEXT, b"}"), ws.GARBAGE),
     "binary within text": (ws.frame(TEXT, b"{", fin=False) + ws.frame(BINARY, b"\0"), ws.GARBAGE),

@@ -404,10 +404,9 @@ def test_forty_terminals(instance, box):
 
 
 @pytest.mark.long
-def test_two_hundred_and_forty_terminals_twice(instance, box):
-    """As many as one sandbox may have connections."""
-    for _ in range(2):
-        many(instance, box, 240)
+def test_five_hundred_terminals(instance, box):
+    for _ in range(5):
+        many(instance, box, 100)
 
 
 # --- attaching again -----------------------------------------------------------------------------
