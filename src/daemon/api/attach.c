@@ -157,15 +157,16 @@ static int send_output(struct attach *a, struct err *e)
 	return !more;
 }
 
-static void send_exit(struct attach *a)
+/* `total`: bytes of each stream that the command wrote. */
+static void send_exit(struct attach *a, const uint64_t total[2])
 {
 	json_t *o = message(a, "exit");
 
 	a->told = true;
 	put(&o, "timed_out", json_boolean(str_eq(a->row.reason, "TIMED_OUT")));
 	put(&o, "oom_killed", json_boolean(a->row.oom));
-	put(&o, "stdout_bytes", json_integer((json_int_t)a->at[0]));
-	put(&o, "stderr_bytes", json_integer((json_int_t)a->at[1]));
+	put(&o, "stdout_bytes", json_integer((json_int_t)total[0]));
+	put(&o, "stderr_bytes", json_integer((json_int_t)total[1]));
 	websocket_json(a->ws, o);
 	websocket_close(a->ws, WEBSOCKET_DONE);
 }
@@ -206,11 +207,29 @@ static void pump(struct attach *a, short revents)
 		tell_gap(a, s, result.exit.total[s]);
 	exec_stream_end(a->live, &a->row, &result);
 	a->live = NULL;
-	send_exit(a);
+	send_exit(a, result.exit.total);
+}
+
+/* What is final now. */
+static int end_view(struct attach *a, uint64_t total[2], struct err *e)
+{
+	int code = 0;
+
+	for (int s = 0; !code && s < 2; s++) {
+		struct output_view v = { 0 };
+
+		code = output_reader_stat(&a->out[s], &v, e);
+		total[s] = v.total;
+	}
+	if (code < 0)
+		return code;
+	command_row_release(&a->row);
+	return exec_get(a->sandbox.id, a->out[0].id, &a->row, e);
 }
 
 static void follow(struct attach *a)
 {
+	uint64_t total[2];
 	/* asked before the files are read: an end means that they are final */
 	bool ended = !live_more(&a->viewer);
 	struct err e = ERR_INIT;
@@ -222,11 +241,10 @@ static void follow(struct attach *a)
 	}
 	if (!ended || !all)
 		return;
-	command_row_release(&a->row);
-	if (exec_get(a->sandbox.id, a->out[0].id, &a->row, &e) < 0)
+	if (end_view(a, total, &e) < 0)
 		attach_error(a, &e, true); /* its sandbox was deleted meanwhile */
 	else
-		send_exit(a);
+		send_exit(a, total);
 }
 
 /* -- what the client sends ----------------------------------------------------------------------- */
@@ -350,6 +368,8 @@ static void on_bytes(void *arg, const void *data, size_t len)
 		return;
 	if (command_input_add(&a->input, bytes + !a->plain, len - !a->plain, &e) < 0)
 		input_failed(a, &e);
+	else /* the next message may lie ready */
+		websocket_pause(a->ws, command_input_pending(&a->input) > INPUT_AHEAD);
 }
 
 /* -- the session --------------------------------------------------------------------------------- */
@@ -447,5 +467,6 @@ void attach_run(struct attach *a)
 		leave_pump(a, false);
 	if (a->kill && a->row.id[0] && !a->told)
 		command_terminate(a->sandbox.id, a->row.id, SIGKILL, 0, &ignored);
+	websocket_linger(a->ws);
 	attach_free(a);
 }

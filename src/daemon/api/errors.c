@@ -25,7 +25,7 @@ static const struct {
 	{ EBUSY, 409, "conflict", 0 },
 	{ EMEDIUMTYPE, 415, "unsupported_media_type", 0 },
 	{ EDOM, 422, "cannot_work", 0 },
-	{ EOPNOTSUPP, 426, "upgrade_required", 0 },
+	{ EPROTOTYPE, 426, "upgrade_required", 0 },
 	{ EUSERS, 429, "too_many_requests", 1 },
 	{ EAGAIN, 503, "try_again", 2 },
 	{ ENOMEM, 503, "out_of_memory", 2 },

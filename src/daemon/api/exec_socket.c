@@ -75,6 +75,30 @@ static int check_alone(const json_t *object, struct err *e)
 	return 0;
 }
 
+/* Nobody can have more of a command that has ended than it wrote. */
+static int check_offset(const struct command_row *row, const char *sandbox, const uint64_t at[2],
+			struct err *e)
+{
+	static const char *const names[] = { "offset.stdout", "offset.stderr" };
+	int code = 0;
+
+	for (int s = 0; !code && s < 2 && !str_eq(row->status, "INPROGRESS"); s++) {
+		struct output_view v = { 0 };
+		struct output_reader out;
+
+		output_reader_init(&out, sandbox, row->id, s + 1);
+		code = output_reader_stat(&out, &v, e);
+		output_reader_release(&out);
+		if (!code && at[s] > v.total) {
+			err_reason(e, EINVAL, "invalid_field",
+				   "'%s' is %llu, and command '%s' wrote %llu bytes", names[s],
+				   (unsigned long long)at[s], row->id, (unsigned long long)v.total);
+			code = err_field(e, "%s", names[s]);
+		}
+	}
+	return code;
+}
+
 static int attach_again(struct attach *a, const struct first_frame *f, const json_t *object,
 			struct err *e)
 {
@@ -84,6 +108,8 @@ static int attach_again(struct attach *a, const struct first_frame *f, const jso
 
 	if (!code)
 		code = exec_get(a->sandbox.id, f->id, &row, e);
+	if (!code)
+		code = check_offset(&row, a->sandbox.id, at, e);
 	if (!code)
 		code = live_view(&a->viewer, f->id, at, true, e);
 	if (code < 0) {

@@ -40,7 +40,7 @@ int handshake_check(const struct handshake *h, struct err *e)
 
 	if (!lists(h->upgrade, "websocket") || !lists(h->connection, "upgrade") || !h->version ||
 	    !str_eq(h->version, "13")) {
-		err_reason(e, EOPNOTSUPP, "upgrade_required",
+		err_reason(e, EPROTOTYPE, "upgrade_required",
 			   "this path is a WebSocket (version 13), and none was asked for");
 		return err_hint(e, "send 'Upgrade: websocket', 'Connection: Upgrade' and "
 				   "'Sec-WebSocket-Version: 13'");

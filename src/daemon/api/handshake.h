@@ -9,6 +9,6 @@ struct handshake {
 
 enum { HANDSHAKE_ACCEPT_SIZE = 29 };
 
-/* -EOPNOTSUPP (426): not asked for, or in another version; -EINVAL: a key that is none. */
+/* -EPROTOTYPE (426): not asked for, or in another version; -EINVAL: a key that is none. */
 int handshake_check(const struct handshake *h, struct err *e);
 void handshake_accept(const char *key, char ret[HANDSHAKE_ACCEPT_SIZE]);

@@ -27,10 +27,11 @@ struct websocket {
 	char *early; /* read before us */
 	size_t early_at, early_len;
 	bool paused, gone, closing;
+	bool shut;      /* all is said */
 	struct buf out; /* frames … */
 	size_t sent;    /* … of which the kernel has so many bytes */
 	uint64_t heard_ns, pinged_ns;
-	uint64_t moved_ns; /* when the client last took a byte */
+	uint64_t moved_ns; /* when the client last took a byte, or was left to */
 };
 
 static ssize_t stop(wslay_event_context_ptr ctx, int why)
@@ -221,7 +222,7 @@ bool websocket_closing(const struct websocket *w)
 
 bool websocket_over(const struct websocket *w)
 {
-	return w->gone || (!wslay_event_want_read(w->ctx) && !websocket_pending(w));
+	return w->gone || w->shut;
 }
 
 uint64_t websocket_moved_ns(const struct websocket *w)
@@ -240,36 +241,53 @@ short websocket_events(const struct websocket *w)
 		       (websocket_pending(w) ? POLLOUT : 0));
 }
 
-static uint64_t closing_ns(const struct websocket *w)
+static uint64_t later(uint64_t a, uint64_t b)
 {
-	return w->moved_ns +
-	       (websocket_pending(w) ? WEBSOCKET_LOST_MS : WEBSOCKET_CLOSE_MS) * NS_PER_MS;
+	return a > b ? a : b;
+}
+
+/* When the client is given up. What it has not read yet may lie before our ping or close, so it is
+ * alive while it takes bytes, and then has as long to answer. */
+static uint64_t lost_ns(const struct websocket *w)
+{
+	if (w->paused && !w->closing)
+		return UINT64_MAX;
+	return later(w->heard_ns, w->moved_ns) + WEBSOCKET_LOST_MS * NS_PER_MS;
+}
+
+/* When no answer to our close is waited for any more. */
+static uint64_t unanswered_ns(const struct websocket *w)
+{
+	if (!w->closing || websocket_pending(w))
+		return UINT64_MAX;
+	return w->moved_ns + WEBSOCKET_CLOSE_MS * NS_PER_MS;
+}
+
+static uint64_t ping_ns(const struct websocket *w)
+{
+	if (w->closing)
+		return UINT64_MAX;
+	return later(w->heard_ns, w->pinged_ns) + WEBSOCKET_PING_MS * NS_PER_MS;
 }
 
 uint64_t websocket_wake_ns(const struct websocket *w)
 {
-	uint64_t last = w->heard_ns > w->pinged_ns ? w->heard_ns : w->pinged_ns;
+	const uint64_t times[] = { lost_ns(w), ping_ns(w), unanswered_ns(w) };
+	uint64_t first = UINT64_MAX;
 
-	if (w->closing)
-		return closing_ns(w);
 	if (w->early_at < w->early_len && !w->paused)
 		return 0;
-	return last + WEBSOCKET_PING_MS * NS_PER_MS;
+	for (size_t i = 0; i < ARRAY_SIZE(times); i++)
+		first = times[i] < first ? times[i] : first;
+	return first;
 }
 
 static void watch_the_clock(struct websocket *w)
 {
 	uint64_t now = clock_mono_ns();
-	uint64_t last = w->heard_ns > w->pinged_ns ? w->heard_ns : w->pinged_ns;
 
-	if (w->closing) {
-		/* what lies before the close has as long as the client takes bytes of it */
-		w->gone |= now >= closing_ns(w);
-		return;
-	}
-	if (!w->paused && now >= w->heard_ns + WEBSOCKET_LOST_MS * NS_PER_MS)
-		w->gone = true;
-	if (now < last + WEBSOCKET_PING_MS * NS_PER_MS)
+	w->gone |= now >= lost_ns(w);
+	if (w->gone || now < ping_ns(w))
 		return;
 	queue(w, WSLAY_PING, "", 0);
 	w->pinged_ns = now;
@@ -315,6 +333,16 @@ static void receive(struct websocket *w)
 		w->gone = true;
 }
 
+static void finish(struct websocket *w)
+{
+	bool answered = !wslay_event_want_read(w->ctx);
+
+	if (w->gone || websocket_pending(w) || (!answered && clock_mono_ns() < unanswered_ns(w)))
+		return;
+	shutdown(w->fd, SHUT_WR);
+	w->shut = true;
+}
+
 void websocket_turn(struct websocket *w, short revents)
 {
 	bool early = w->early_at < w->early_len;
@@ -328,4 +356,19 @@ void websocket_turn(struct websocket *w, short revents)
 	if (!w->gone && wslay_event_want_write(w->ctx) && wslay_event_send(w->ctx) != 0)
 		w->gone = true;
 	send_pending(w);
+	finish(w);
+}
+
+void websocket_linger(const struct websocket *w)
+{
+	uint64_t until = clock_mono_ns() + WEBSOCKET_LINGER_MS * NS_PER_MS;
+	struct pollfd p = { .fd = w->fd, .events = POLLIN };
+	char waste[4096];
+	ssize_t n = w->gone ? 0 : 1;
+
+	while (n > 0 && poll(&p, 1, clock_left_ms(until)) != 0) {
+		n = recv(w->fd, waste, sizeof(waste), MSG_DONTWAIT);
+		if (n < 0 && (errno == EINTR || errno == EAGAIN))
+			n = 1;
+	}
 }

@@ -16,8 +16,9 @@ enum {
 	WEBSOCKET_MESSAGE_MAX = 1024 * 1024 + 1, /* bytes of one from the client */
 	WEBSOCKET_FRAME_MAX = 65535,
 	WEBSOCKET_PING_MS = 20000,
-	WEBSOCKET_LOST_MS = 60000, /* silence after which the client is gone */
-	WEBSOCKET_CLOSE_MS = 5000, /* how long its answer to our close is waited for */
+	WEBSOCKET_LOST_MS = 120000,  /* without a byte from the client or to it, and it is gone */
+	WEBSOCKET_CLOSE_MS = 5000,   /* how long its answer to our close is waited for, … */
+	WEBSOCKET_LINGER_MS = 15000, /* … and how long it may take to read that */
 };
 
 enum websocket_code {
@@ -61,7 +62,10 @@ int websocket_fd(const struct websocket *w);
 short websocket_events(const struct websocket *w);
 uint64_t websocket_wake_ns(const struct websocket *w); /* CLOCK_MONOTONIC */
 void websocket_turn(struct websocket *w, short revents);
-/* Closed, or the client is gone. */
+/* All is said, or the client is gone. */
 bool websocket_over(const struct websocket *w);
 /* A close was sent or came: no message is worth sending any more. */
 bool websocket_closing(const struct websocket *w);
+/* Waits until the client has closed too. To close with bytes of its unread would be a reset, which can
+ * overtake what we said last. */
+void websocket_linger(const struct websocket *w);

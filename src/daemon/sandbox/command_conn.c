@@ -44,6 +44,7 @@ static const char *const reasons[] = {
 	"stdin_closed",
 	"stopping",
 	"too_many_commands",
+	"too_many_inputs",
 	"user_invalid",
 	"user_not_found",
 };
@@ -97,6 +98,15 @@ static void out_clear(struct agent_conn *c)
 		buf_release(&c->out);
 }
 
+/* Moves each byte once at most. */
+static void compact(struct agent_conn *c)
+{
+	if (c->sent < c->out.len / 2)
+		return;
+	buf_consume(&c->out, c->sent);
+	c->sent = 0;
+}
+
 int agent_conn_flush(struct agent_conn *c)
 {
 	if (c->out.failed)
@@ -107,8 +117,10 @@ int agent_conn_flush(struct agent_conn *c)
 
 		if (n < 0 && errno == EINTR)
 			continue;
-		if (n < 0 && errno == EAGAIN)
+		if (n < 0 && errno == EAGAIN) {
+			compact(c);
 			return 0;
+		}
 		if (n < 0)
 			c->deaf = true;
 		else

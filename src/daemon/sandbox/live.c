@@ -12,13 +12,13 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 
-enum { BUCKETS = 1024 };
+enum { BUCKETS = 1024, ASK_MS = 2 };
 
 struct node {
 	char id[ID_SIZE];
 	uint64_t total[2]; /* bytes of stdout and stderr in the files */
 	bool held;         /* the pump waits for a viewer */
-	int wake_fd;       /* the pump's; -1: it does not wait */
+	int wake_fd;       /* the pump's; -1: it asks by the clock while it is held */
 	struct live_viewer *viewers;
 	struct node *next;
 };
@@ -222,9 +222,10 @@ void live_output(const char *id, const uint64_t total[2], uint64_t now_ns, struc
 			v->moved_ns = now_ns;
 		if (total[0] != n->total[0] || total[1] != n->total[1])
 			ring(v->event);
-		if (n->wake_fd >= 0)
-			hold_for(v, total, now_ns, ret);
+		hold_for(v, total, now_ns, ret);
 	}
+	if (n && n->wake_fd < 0 && ret->held && ret->until_ns > now_ns + ASK_MS * NS_PER_MS)
+		ret->until_ns = now_ns + ASK_MS * NS_PER_MS;
 	if (n) {
 		memcpy(n->total, total, sizeof(n->total));
 		n->held = ret->held;

@@ -55,5 +55,6 @@ struct live_hold {
 };
 /* There are so many bytes in the files now. */
 void live_output(const char *id, const uint64_t total[2], uint64_t now_ns, struct live_hold *ret);
-/* Who is to be woken (an eventfd) when a viewer that holds has moved on. Without one nobody holds. */
+/* Who is to be woken (an eventfd) when a viewer that holds has moved on. Without one `until_ns` is
+ * near, and the pump asks again. */
 void live_wake_by(const char *id, int wake_fd);
