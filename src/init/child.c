@@ -20,7 +20,6 @@
 #include "base/fd.h"
 
 #include "init/environment.h"
-#include "init/procs.h"
 #include "init/spawn.h"
 #include "init/user.h"
 
@@ -81,8 +80,6 @@ static void reset_privileges(uint64_t nofile_soft)
 
 	umask(022);
 	setpriority(PRIO_PROCESS, 0, 0);
-	if (procs_dir() >= 0)
-		write_text_at(procs_dir(), "self/oom_score_adj", "0");
 	if (getrlimit(RLIMIT_NOFILE, &l) == 0) {
 		l.rlim_cur = nofile_soft < l.rlim_max ? nofile_soft : l.rlim_max;
 		setrlimit(RLIMIT_NOFILE, &l);

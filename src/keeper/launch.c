@@ -23,6 +23,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/log.h"
 
 #include "mounts.h"
 #include "pool.h"
@@ -320,6 +321,16 @@ static int clone_pid1(struct launch *l, struct launched *ret, struct err *e)
 	return 0;
 }
 
+/* What protects the keeper is not for the sandbox. Later nobody could: PID 1's files in /proc are the
+ * host's, as those of all its children are until they execute a program. */
+static void become_killable(void)
+{
+	int r = write_text_at(AT_FDCWD, "/proc/self/oom_score_adj", "0");
+
+	if (r < 0)
+		log_notice("oom_score_adj of the sandbox stays the keeper's: %s", strerror(-r));
+}
+
 int launch_run(struct launch *l, struct launched *ret, struct err *e)
 {
 	const gid_t key = conf_key_group(l->conf);
@@ -327,6 +338,7 @@ int launch_run(struct launch *l, struct launched *ret, struct err *e)
 
 	if (r)
 		return r;
+	become_killable();
 	r = launch_stage_enter(l->conf, e);
 	if (r)
 		return r;

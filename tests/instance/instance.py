@@ -212,6 +212,8 @@ class Instance:
 
     def _spawn(self, service):
         who = {}
+        if service == "keeper":  # as a unit may set it, and no sandbox shall have it
+            who = {"preexec_fn": lambda: pathlib.Path("/proc/self/oom_score_adj").write_text("200")}
         if service == "daemon":
             entry = pwd.getpwnam(f"skerry-{self.name}")
             who = {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}

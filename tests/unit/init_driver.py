@@ -354,8 +354,6 @@ class Agent:
 
         def join():
             # what a command shall not inherit
-            with open("/proc/self/oom_score_adj", "w") as f:
-                f.write("500")
             os.setpriority(os.PRIO_PROCESS, 0, -5)
             ignore = struct.pack("<4Q", signal.SIG_IGN, 0, 0, 0)
             for sig in (32, 33):  # the C library's own, as a posix_spawn leaves them
