@@ -38,7 +38,7 @@ def by_exec(instance, sandbox, **fields):
 def by_background(instance, sandbox, **fields):
     answer = instance.api("POST", f"/sandboxes/{sandbox['id']}/commands", fields)
     assert answer.status == 201, answer
-    done = finished(instance, sandbox, answer.json)
+    done = finished(instance, sandbox, answer.json, 120)
     return (done["exit_code"], done.get("signal"), done["reason"],
             output(instance, sandbox, answer.json))
 

@@ -197,7 +197,11 @@ def test_resizing(terminal):
     for cols, rows in ((90, 30), (1, 1), (4096, 4096), (80, 25)):
         before = int(shell.say("echo $((seen))"))
         shell.resize(cols, rows)
-        until(lambda: shell.say("stty size") == f"{rows} {cols}\r\n", "the new size")
+        seen = []
+        with contextlib.suppress(TimeoutError):
+            until(lambda: seen.append(shell.say("stty size")) or
+                  seen[-1] == f"{rows} {cols}\r\n", "the new size")
+        assert seen[-1] == f"{rows} {cols}\r\n", (seen[-3:], shell.summary())
         assert int(shell.say("echo $((seen))")) > before
     shell.resize(0, 0)
     until(lambda: shell.say("stty size; echo $COLUMNS") == "24 80\r\n80\r\n", "the usual size")
@@ -237,6 +241,23 @@ def test_a_paste_is_byte_exact(terminal, unix):
     shell.type(data)
     shell.until_out(hashlib.sha256(data).hexdigest().encode())
     assert shell.say("echo on") == "on\r\n"
+
+
+def test_a_large_paste_is_byte_exact(tty):
+    size = 4 << 20
+    session = tty(f"stty raw -echo; echo ready; head -c {size} | sha256sum").until_out(b"ready\n")
+    data = os.urandom(size)
+    session.input(data)
+    done = session.finish()
+    assert done["exit_code"] == 0 and hashlib.sha256(data).hexdigest().encode() in session.out
+
+
+def test_typed_before_a_close(instance, box, terminal):
+    shell = terminal()
+    shell.say("true")
+    shell.type("exit 3\r")
+    shell.wire.close()
+    assert finished(instance, box, shell.started, 10)["exit_code"] == 3
 
 
 @BOTH
