@@ -214,7 +214,6 @@ bool command_started(const struct command *c, struct agent_started *ret)
 
 bool command_next_output(struct command *c, struct agent_output *ret)
 {
-	enum { FRAME_DATA = FRAME_MAX - 64 }; /* with what stands before it, one frame */
 	size_t unacked = c->outbuf[OUT].unacked + c->outbuf[ERR].unacked;
 	size_t most = unacked < AGENT_WINDOW ? AGENT_WINDOW - unacked : 0;
 
@@ -223,7 +222,8 @@ bool command_next_output(struct command *c, struct agent_output *ret)
 	for (int n = 0; n < 2; n++) {
 		int i = c->turn ^= 1;
 
-		ret->len = outbuf_peek(&c->outbuf[i], most < FRAME_DATA ? most : FRAME_DATA,
+		ret->len = outbuf_peek(&c->outbuf[i],
+				       most < AGENT_OUTPUT_DATA ? most : AGENT_OUTPUT_DATA,
 				       &ret->offset, &ret->data);
 		if (ret->len) {
 			ret->stream = (uint8_t)(i + 1);

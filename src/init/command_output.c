@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/banned.h"
@@ -6,7 +7,13 @@
 
 #include "init/command_priv.h"
 
-enum { READ_SIZE = 64 * 1024, PACE_US = 250, PACE_BELOW = 64 * 1024 };
+enum {
+	READ_SIZE = 64 * 1024,
+	PACE_MOST_US = 250, /* from one read to the next … */
+	PACE_LEAST_US = 20, /* … and below this at once */
+	LITTLE = 64 * 1024, /* bytes: a longer pause would have brought more */
+	MUCH = 128 * 1024,  /* half a pipe: with a longer one the command would wait */
+};
 
 bool command_stalled(const struct command *c)
 {
@@ -33,27 +40,40 @@ void command_bound_memory(void)
 	}
 }
 
+/* One read, most of it to where it stays. What comes after the end was told is read too, so that
+ * nothing left behind blocks on it. */
+static ssize_t read_some(struct command *c, int i)
+{
+	static char data[READ_SIZE];
+	struct outbuf *b = &c->outbuf[i];
+	struct iovec to[2] = { { 0 }, { data, sizeof(data) } };
+	ssize_t n;
+
+	if (c->state != ENDED)
+		to[0].iov_base = outbuf_room(b, &to[0].iov_len);
+	do
+		n = readv(c->out[i].fd, to, 2);
+	while (n < 0 && errno == EINTR);
+	if (n <= 0 || c->state == ENDED)
+		return n < 0 ? -errno : n;
+	if ((size_t)n < to[0].iov_len)
+		to[0].iov_len = (size_t)n;
+	if (to[0].iov_len)
+		outbuf_commit(b, to[0].iov_len);
+	outbuf_append(b, data, (size_t)n - to[0].iov_len);
+	command_bound_memory();
+	return n;
+}
+
 /* One read. The count, 0 at the end (the source is closed then), -EAGAIN. */
 ssize_t command_read_output(struct command *c, int i)
 {
-	static char data[READ_SIZE];
-	ssize_t n;
+	ssize_t n = read_some(c, i);
 
-	do
-		n = read(c->out[i].fd, data, sizeof(data));
-	while (n < 0 && errno == EINTR);
-	if (n < 0 && errno == EAGAIN)
-		return -EAGAIN;
-	if (n <= 0) {
-		source_close(&c->out[i]);
-		return 0;
-	}
-	/* what comes after the end was told is read, so that nothing left behind blocks on it */
-	if (c->state != ENDED) {
-		outbuf_append(&c->outbuf[i], data, (size_t)n);
-		command_bound_memory();
-	}
-	return n;
+	if (n > 0 || n == -EAGAIN)
+		return n;
+	source_close(&c->out[i]);
+	return 0;
 }
 
 void command_watch_output(struct command *c)
@@ -76,6 +96,18 @@ static ssize_t read_all(struct command *c, int i)
 	return some;
 }
 
+static void adapt_pace(struct command *c, size_t some)
+{
+	if (some >= MUCH)
+		c->pace_us /= 2;
+	else if (some < LITTLE)
+		c->pace_us = c->pace_us ? 2 * c->pace_us : PACE_LEAST_US;
+	if (c->pace_us < PACE_LEAST_US)
+		c->pace_us = 0;
+	if (c->pace_us > PACE_MOST_US)
+		c->pace_us = PACE_MOST_US;
+}
+
 /* Reads from the streams in `mask`. */
 static void take_output(struct command *c, unsigned mask)
 {
@@ -83,7 +115,8 @@ static void take_output(struct command *c, unsigned mask)
 
 	for (int i = OUT; i <= ERR; i++)
 		some += mask & 1u << i ? read_all(c, i) : 0;
-	c->read_ns = some < PACE_BELOW ? clock_mono_ns() : 0;
+	c->read_ns = clock_mono_ns();
+	adapt_pace(c, (size_t)some);
 	if (c->state == DRAINING && c->out[OUT].fd < 0 && c->out[ERR].fd < 0) {
 		command_finish(c);
 		return;
@@ -111,7 +144,7 @@ static void pace_over(struct timer *t)
  * the client. */
 static void output_event(struct command *c, int i)
 {
-	uint64_t next = c->read_ns + PACE_US * NS_PER_MS / 1000;
+	uint64_t next = c->read_ns + c->pace_us * NS_PER_MS / 1000;
 
 	if (c->state != RUNNING || clock_mono_ns() >= next) {
 		take_output(c, 1u << i);

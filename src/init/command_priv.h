@@ -54,7 +54,8 @@ struct command {
 	int kill_signal;   /* the one that was asked for */
 	int wait_status;
 	uint64_t started_ns, ended_ns;
-	uint64_t read_ns; /* when a little output was last read; 0: it was much */
+	uint64_t read_ns; /* when output was last read */
+	uint32_t pace_us; /* the next read comes so long after it */
 	int64_t oom_before;
 
 	bool takes_stdin;     /* it was started with one, or with a terminal */

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/banned.h"
@@ -13,7 +14,8 @@
 
 enum {
 	CONNS_MAX = 256,
-	OUT_LOW = 64 * 1024, /* below it more output is fetched from the command */
+	OUT_LOW = 64 * 1024,    /* below it more output is fetched from the command */
+	COPY_BELOW = 16 * 1024, /* bytes of output that go together with what comes next */
 	/* LIST answers at once: 4096 lines of less than 256 bytes */
 	OUT_MAX = 2 * 1024 * 1024,
 	ACCEPT_RETRY_MS = 50,
@@ -50,42 +52,73 @@ static size_t pending(const struct conn *c)
 	return c->out.len - c->written;
 }
 
-/* Fetches from the command what it has to say. */
-static void fetch(struct conn *c)
+/* From where it lies to the socket; only what the socket does not take is copied. */
+static int send_output(struct conn *c, const struct agent_output *o)
+{
+	unsigned char head[AGENT_OUTPUT_HEAD];
+	struct iovec parts[2] = { { head, sizeof(head) }, { (void *)o->data, o->len } };
+	struct msghdr m = { .msg_iov = parts, .msg_iovlen = 2 };
+	size_t sent;
+	ssize_t n;
+
+	agent_output_head(o, head);
+	do
+		n = sendmsg(c->s.fd, &m, MSG_NOSIGNAL);
+	while (n < 0 && errno == EINTR);
+	if (n < 0 && errno != EAGAIN)
+		return -errno;
+	sent = n > 0 ? (size_t)n : 0;
+	for (int i = 0; i < 2; i++) {
+		size_t skip = sent < parts[i].iov_len ? sent : parts[i].iov_len;
+
+		buf_add(&c->out, (char *)parts[i].iov_base + skip, parts[i].iov_len - skip);
+		sent -= skip;
+	}
+	return 0;
+}
+
+/* Fetches from the command what it has to say. A negative errno ends the connection. */
+static int fetch(struct conn *c)
 {
 	struct command *cmd = c->client.command;
 	struct agent_started started;
 	struct agent_output output;
 	struct agent_exit end;
 	uint64_t taken;
+	int r = 0;
 
 	if (!cmd || c->exit_sent)
-		return;
+		return 0;
 	if (!c->started_sent) {
 		if (!command_started(cmd, &started))
-			return;
+			return 0;
 		agent_put_started(&c->out, &started);
 		c->started_sent = true;
 	}
 	if (pending(c) < OUT_LOW && command_next_stdin_ack(cmd, &taken))
 		agent_put_stdin_ack(&c->out, taken);
-	while (pending(c) < OUT_LOW && command_next_output(cmd, &output))
-		agent_put_output(&c->out, &output);
+	while (!r && pending(c) < OUT_LOW && command_next_output(cmd, &output)) {
+		if (pending(c) || output.len < COPY_BELOW)
+			agent_put_output(&c->out, &output);
+		else
+			r = send_output(c, &output);
+	}
 	if (pending(c) < OUT_LOW && command_exit(cmd, &end)) {
 		agent_put_exit(&c->out, &end);
 		c->exit_sent = true;
 	}
+	return r;
 }
 
 /* Writes what can be written. A negative errno ends the connection. */
 static int flush(struct conn *c)
 {
 	for (;;) {
+		int r = fetch(c);
 		ssize_t n;
 
-		fetch(c);
-		if (c->out.failed)
-			return c->out.failed;
+		if (r < 0 || c->out.failed)
+			return r < 0 ? r : c->out.failed;
 		if (!pending(c))
 			break;
 		n = send(c->s.fd, c->out.data + c->written, pending(c), MSG_NOSIGNAL);
@@ -221,6 +254,8 @@ static void conn_new(int fd)
 		first = c;
 	last = c;
 	count++;
+	/* so that a window can be under way as a whole; as far as the kernel allows */
+	(void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &(int){ AGENT_WINDOW }, sizeof(int));
 	if (source_open(&c->s, fd, EPOLLIN, conn_ready) < 0) {
 		conn_close(c);
 		return;

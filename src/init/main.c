@@ -30,7 +30,7 @@
 #include "init/shutdown.h"
 #include "init/untar.h"
 
-enum { HOST_GRACE_MS = 10000, REAP_MOST = 256 };
+enum { HOST_GRACE_MS = 10000, REAP_MOST = 256, TIMER_SLACK_NS = 1000 };
 
 static struct source signals = SOURCE_NONE;
 static struct timer reap_again;
@@ -98,6 +98,8 @@ static int run(void)
 	close_range(INIT_FD_END, ~0U, 0);
 	prctl(PR_SET_DUMPABLE, 0);
 	umask(022);
+	prctl(PR_SET_TIMERSLACK,
+	      TIMER_SLACK_NS); /* output is paced by fractions of a millisecond */
 	/* output comes and goes in windows: what one took is not given back to be taken again */
 	mallopt(M_TRIM_THRESHOLD, 4 * AGENT_WINDOW);
 	command_init();

@@ -137,6 +137,33 @@ void outbuf_append(struct outbuf *b, const void *data, size_t len)
 	trim_tail(b);
 }
 
+void *outbuf_room(struct outbuf *b, size_t *ret_len)
+{
+	bool head = b->total < b->keep;
+	struct chunk_list *l = head ? &b->head : &b->tail;
+	struct chunk *c = l->last;
+	size_t room;
+
+	/* a stream that fills the largest chunks is given one in advance */
+	if (c && c->cap == CHUNK_MAX && c->start + c->len == c->cap)
+		c = list_grow(l, b->total, CHUNK_MAX);
+	if (!c || c->offset + c->len != b->total)
+		return NULL;
+	room = c->cap - c->start - c->len;
+	*ret_len = head && room > b->keep - b->total ? (size_t)(b->keep - b->total) : room;
+	return *ret_len ? c->data + c->start + c->len : NULL;
+}
+
+void outbuf_commit(struct outbuf *b, size_t len)
+{
+	struct chunk_list *l = b->total < b->keep ? &b->head : &b->tail;
+
+	l->last->len += (uint32_t)len;
+	l->bytes += len;
+	b->total += len;
+	trim_tail(b);
+}
+
 static const struct chunk *find_unsent(const struct chunk_list *l, uint64_t sent)
 {
 	const struct chunk *c = l->first;

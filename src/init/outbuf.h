@@ -38,6 +38,11 @@ void outbuf_release(struct outbuf *b);
 /* Bytes that find no memory are dropped and counted. */
 void outbuf_append(struct outbuf *b, const void *data, size_t len);
 
+/* Where the next bytes may be put without a copy, then outbuf_commit with their count; NULL when
+ * there is no such room: then, and for what is more, outbuf_append. */
+void *outbuf_room(struct outbuf *b, size_t *ret_len);
+void outbuf_commit(struct outbuf *b, size_t len);
+
 size_t outbuf_held(const struct outbuf *b);
 
 /* The next bytes to send: at most `most`, 0 when there are none. They stay in the buffer. */

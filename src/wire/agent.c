@@ -300,20 +300,28 @@ int agent_get_started(const struct message *m, struct agent_started *ret)
 	return 0;
 }
 
+void agent_output_head(const struct agent_output *o, unsigned char ret[AGENT_OUTPUT_HEAD])
+{
+	uint32_t len = htole32((uint32_t)(AGENT_OUTPUT_HEAD - FRAME_HEAD + o->len));
+	uint64_t offset = htole64(o->offset);
+
+	memcpy(ret, &len, sizeof(len));
+	ret[4] = AGENT_OUTPUT;
+	ret[FRAME_HEAD] = o->stream;
+	memcpy(ret + FRAME_HEAD + 1, &offset, sizeof(offset));
+}
+
 void agent_put_output(struct buf *out, const struct agent_output *o)
 {
-	enum { HEAD = 1 + 8 };
-	uint32_t len = htole32((uint32_t)(HEAD + o->len));
+	unsigned char head[AGENT_OUTPUT_HEAD];
 
 	/* one copy less than the other messages: this is the one that is large */
-	if (o->len > FRAME_MAX - HEAD) {
+	if (o->len > AGENT_OUTPUT_DATA) {
 		out->failed = out->failed ? out->failed : -EMSGSIZE;
 		return;
 	}
-	buf_add(out, &len, sizeof(len));
-	enc_u8(out, AGENT_OUTPUT);
-	enc_u8(out, o->stream);
-	enc_u64(out, o->offset);
+	agent_output_head(o, head);
+	buf_add(out, head, sizeof(head));
 	buf_add(out, o->data, o->len);
 }
 

@@ -76,6 +76,8 @@ enum {
 	AGENT_ENV_MAX = 4096,
 	AGENT_STRING_MAX = 1024 * 1024,
 	AGENT_TERMINAL_MAX = 4096, /* columns, rows */
+	AGENT_OUTPUT_HEAD = FRAME_HEAD + 9,
+	AGENT_OUTPUT_DATA = FRAME_MAX - 9,
 };
 
 enum agent_type {
@@ -222,6 +224,8 @@ void agent_put_id(struct buf *out, uint8_t type, const char *id); /* FORGET, INP
 void agent_put_empty(struct buf *out, uint8_t type);              /* LIST, STDIN_EOF, DONE */
 void agent_put_started(struct buf *out, const struct agent_started *s);
 void agent_put_output(struct buf *out, const struct agent_output *o);
+/* What stands before the data of an output that fits one frame: at most AGENT_OUTPUT_DATA. */
+void agent_output_head(const struct agent_output *o, unsigned char ret[AGENT_OUTPUT_HEAD]);
 void agent_put_stdin_ack(struct buf *out, uint64_t taken);
 void agent_put_exit(struct buf *out, const struct agent_exit *x);
 void agent_put_fail(struct buf *out, const struct agent_fail *f);

@@ -7,11 +7,14 @@
 
 #include "base/banned.h"
 
+enum { READ_MAX = 4 * FRAME_MAX };
+
 void frame_reader_init(struct frame_reader *r, size_t ceiling)
 {
 	*r = (struct frame_reader){
-		.raw = BUF_INIT(4 * (FRAME_HEAD + FRAME_MAX)),
+		.raw = BUF_INIT(3 * READ_MAX + FRAME_HEAD + FRAME_MAX),
 		.whole = BUF_INIT(ceiling),
+		.ask = FRAME_MAX,
 	};
 }
 
@@ -31,13 +34,14 @@ static void frame_drop(struct frame_reader *r)
 	r->handed = 0;
 }
 
-/* Moves what is left to the front: once a read and not once a message, or small frames would cost
- * the square of their number. */
+/* Moves what is left to the front: not once a message, or small frames would cost the square of their
+ * number, and not once a read, or each would move half a frame. */
 static void frame_compact(struct frame_reader *r)
 {
 	frame_drop(r);
-	if (r->used)
-		buf_consume(&r->raw, r->used);
+	if (r->used < r->raw.len && r->used < 2 * r->ask)
+		return;
+	buf_consume(&r->raw, r->used);
 	r->used = 0;
 }
 
@@ -47,15 +51,17 @@ ssize_t frame_reader_fill(struct frame_reader *r, int fd)
 	ssize_t n;
 
 	frame_compact(r);
-	room = buf_reserve(&r->raw, FRAME_MAX);
+	room = buf_reserve(&r->raw, r->ask);
 	if (!room)
 		return r->raw.failed;
 	do
-		n = read(fd, room, FRAME_MAX);
+		n = read(fd, room, r->ask);
 	while (n < 0 && errno == EINTR);
 	if (n < 0)
 		return -errno;
 	buf_commit(&r->raw, (size_t)n);
+	if ((size_t)n == r->ask && r->ask < READ_MAX)
+		r->ask *= 2;
 	return n;
 }
 

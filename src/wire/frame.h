@@ -31,6 +31,7 @@ struct frame_reader {
 	struct buf whole; /* the pieces of a long message */
 	size_t used;      /* bytes of `raw` that were taken; they go when more is read */
 	int handed;       /* `whole` was handed out */
+	size_t ask;       /* bytes of the next read: more while the peer fills it */
 };
 
 /* `ceiling`: bytes of the longest message accepted. */

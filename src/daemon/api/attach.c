@@ -97,15 +97,10 @@ static void tell_gap(struct attach *a, int s, uint64_t offset)
 static void on_output(void *arg, int stream, uint64_t offset, const void *data, size_t len)
 {
 	struct attach *a = arg;
-	char *room;
+	const char channel = (char)stream;
 
 	tell_gap(a, stream - 1, offset);
-	room = websocket_room(a->ws, 1 + len);
-	if (room) {
-		room[0] = (char)stream;
-		memcpy(room + !a->plain, data, len);
-		websocket_commit(a->ws, len + !a->plain);
-	}
+	websocket_bytes(a->ws, a->plain ? NULL : &channel, data, len);
 	a->at[stream - 1] = offset + len;
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <wslay/wslay.h>
 
 #include "base/banned.h"
@@ -14,9 +15,10 @@
 
 enum {
 	OUT_MAX = 4 * 1024 *
-		  1024,  /* bytes of frames a client has not taken; the caller keeps below */
-	HEAD_MAX = 4,    /* bytes before the payload of a frame of ours */
-	SHORT_MAX = 125, /* bytes of a payload whose head has two bytes */
+		  1024, /* bytes of frames a client has not taken; the caller keeps below */
+	SEND_BUFFER = 256 * 1024, /* bytes the kernel may hold for a client, as far as it allows */
+	HEAD_MAX = 4,             /* bytes before the payload of a frame of ours */
+	SHORT_MAX = 125,          /* bytes of a payload whose head has two bytes */
 };
 
 struct websocket {
@@ -115,6 +117,7 @@ struct websocket *websocket_new(int fd, const void *early, size_t early_len,
 		return NULL;
 	*w = (struct websocket){ .fd = fd, .handler = handler, .arg = arg };
 	buf_init(&w->out, OUT_MAX);
+	(void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &(int){ SEND_BUFFER }, sizeof(int));
 	w->heard_ns = w->pinged_ns = w->moved_ns = clock_mono_ns();
 	if (early_len)
 		w->early = malloc(early_len);
@@ -172,23 +175,69 @@ void *websocket_room(struct websocket *w, size_t len)
 	return room ? room + HEAD_MAX : NULL;
 }
 
-/* A server's frame of up to 64 KiB: FIN and opcode, length, payload. */
-void websocket_commit(struct websocket *w, size_t len)
+/* A server's frame of up to 64 KiB: FIN and opcode, length. */
+static size_t frame_head(unsigned char head[HEAD_MAX], size_t len)
 {
-	unsigned char *head = (unsigned char *)w->out.data + w->out.len;
-
-	mark_first(w);
 	head[0] = 0x80 | WSLAY_BINARY_FRAME;
 	if (len <= SHORT_MAX) {
 		head[1] = (unsigned char)len;
-		memmove(head + 2, head + HEAD_MAX, len);
-		buf_commit(&w->out, 2 + len);
-		return;
+		return 2;
 	}
 	head[1] = 126;
 	head[2] = (unsigned char)(len >> 8);
 	head[3] = (unsigned char)len;
-	buf_commit(&w->out, HEAD_MAX + len);
+	return HEAD_MAX;
+}
+
+void websocket_commit(struct websocket *w, size_t len)
+{
+	char *frame = w->out.data + w->out.len;
+	unsigned char head[HEAD_MAX];
+	size_t head_len = frame_head(head, len);
+
+	mark_first(w);
+	memcpy(frame, head, head_len);
+	if (head_len < HEAD_MAX)
+		memmove(frame + head_len, frame + HEAD_MAX, len);
+	buf_commit(&w->out, head_len + len);
+}
+
+/* Bytes that the kernel took. */
+static size_t send_parts(struct websocket *w, struct iovec *parts, size_t count)
+{
+	struct msghdr m = { .msg_iov = parts, .msg_iovlen = count };
+	ssize_t n;
+
+	do
+		n = sendmsg(w->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
+	while (n < 0 && errno == EINTR);
+	if (n < 0 && errno != EAGAIN)
+		w->gone = true;
+	w->moved_ns = clock_mono_ns();
+	return n > 0 ? (size_t)n : 0;
+}
+
+void websocket_bytes(struct websocket *w, const char *channel, const void *data, size_t len)
+{
+	unsigned char head[HEAD_MAX];
+	struct iovec parts[] = {
+		{ head, frame_head(head, len + !!channel) },
+		{ (void *)channel, !!channel },
+		{ (void *)data, len },
+	};
+	size_t sent;
+
+	if (websocket_closing(w))
+		return;
+	sent = websocket_pending(w) ? 0 : send_parts(w, parts, ARRAY_SIZE(parts));
+	for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
+		size_t skip = sent < parts[i].iov_len ? sent : parts[i].iov_len;
+
+		buf_add(&w->out, (char *)parts[i].iov_base + skip, parts[i].iov_len - skip);
+		sent -= skip;
+	}
+	if (w->out.failed)
+		w->gone = true;
 }
 
 void websocket_close(struct websocket *w, enum websocket_code code)
