@@ -72,6 +72,7 @@ struct command {
 	struct stdin_queue stdin[2];
 	uint8_t stdin_turn; /* the queue served first the last time */
 	bool stdin_ending;
+	bool line_open;                   /* what was given last does not end a line */
 	uint64_t stdin_came, stdin_acked; /* bytes from and to the client that is attached */
 	struct buf reports;
 	char *cwd, *user, *warning; /* known from SPAWN_READY on */

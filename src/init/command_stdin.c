@@ -1,4 +1,6 @@
 #include <errno.h>
+#include <string.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "base/banned.h"
@@ -118,6 +120,8 @@ static int add(struct command *c, struct stdin_queue *q, const void *data, size_
 		return 0;
 	if (buf_add(&q->ahead, data, len) < 0)
 		return q->ahead.failed;
+	if (len)
+		c->line_open = !strchr("\r\n", ((const char *)data)[len - 1]);
 	stdin_flush(c);
 	return 0;
 }
@@ -147,13 +151,32 @@ static void release_writers(struct command *c, enum writer_end why)
 	}
 }
 
-void command_stdin_eof(struct command *c)
+/* Behind a line that is not finished the first one only hands that over. */
+static void type_eof(struct command *c, struct stdin_queue *q)
 {
+	struct termios t;
+
+	if (c->in.fd < 0 || tcgetattr(c->in.fd, &t) < 0 || !(t.c_lflag & ICANON) ||
+	    t.c_cc[VEOF] == _POSIX_VDISABLE)
+		return;
+	(void)add(c, q, (char[]){ (char)t.c_cc[VEOF], (char)t.c_cc[VEOF] }, c->line_open ? 2 : 1);
+	c->line_open = false;
+}
+
+static void end(struct command *c, struct stdin_queue *q)
+{
+	if (c->terminal)
+		type_eof(c, q);
 	if (c->terminal || c->stdin_ending)
 		return;
 	c->stdin_ending = true;
 	stdin_flush(c);
 	release_writers(c, WRITER_CLOSED);
+}
+
+void command_stdin_eof(struct command *c)
+{
+	end(c, &c->stdin[CLIENT]);
 }
 
 bool command_next_stdin_ack(struct command *c, uint64_t *ret_taken)
@@ -219,7 +242,7 @@ int command_input_add(struct command_writer *w, const void *data, size_t len, st
 void command_input_eof(struct command_writer *w)
 {
 	if (w->command)
-		command_stdin_eof(w->command);
+		end(w->command, &w->command->stdin[WRITERS]);
 }
 
 void command_input_cancel(struct command_writer *w)

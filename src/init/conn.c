@@ -13,8 +13,9 @@
 #include "init/conn_priv.h"
 
 enum {
-	CONNS_MAX = 256,
-	OUT_LOW = 64 * 1024,    /* below it more output is fetched from the command */
+	CONNS_MAX = 2048,
+	LONG_MAX_CONNS = CONNS_MAX - 128, /* the rest is for what answers at once */
+	OUT_LOW = 64 * 1024,              /* below it more output is fetched from the command */
 	COPY_BELOW = 16 * 1024, /* bytes of output that go together with what comes next */
 	/* LIST answers at once: 4096 lines of less than 256 bytes */
 	OUT_MAX = 2 * 1024 * 1024,
@@ -214,13 +215,13 @@ static void conn_ready(struct source *s, uint32_t events)
 	conn_advance(c, r);
 }
 
-unsigned conn_count(enum phase phase)
+bool conn_room_to_stay(void)
 {
 	unsigned n = 0;
 
 	for (struct conn *c = first; c; c = c->next)
-		n += c->phase == phase;
-	return n;
+		n += c->phase == PHASE_COMMAND || c->phase == PHASE_INPUT;
+	return n < LONG_MAX_CONNS;
 }
 
 /* An answered peer that does not close gives way. */

@@ -7,8 +7,6 @@
 #include "init/conn_priv.h"
 #include "init/shutdown.h"
 
-enum { INPUTS_MAX = 128 }; /* others must have room to signal and to attach */
-
 static void answered(struct conn *c)
 {
 	c->closing = true;
@@ -58,6 +56,13 @@ static bool client_left(const struct conn *c)
 	return poll(&p, 1, 0) > 0 && p.revents & (POLLRDHUP | POLLHUP | POLLERR);
 }
 
+static int may_stay(struct err *e)
+{
+	return conn_room_to_stay() ? 0
+				   : err_reason(e, EAGAIN, "too_many_commands",
+						"too many commands run, or are written to");
+}
+
 static int on_run(struct conn *c, const struct message *m)
 {
 	struct agent_run run;
@@ -68,9 +73,9 @@ static int on_run(struct conn *c, const struct message *m)
 		return -EPIPE;
 	if (agent_get_run(m, &run) < 0)
 		return -EPROTO;
-	c->phase = PHASE_COMMAND;
-	if (command_run(&c->client, &run, &e) < 0)
+	if (may_stay(&e) < 0 || command_run(&c->client, &run, &e) < 0)
 		put_err(c, &e);
+	c->phase = PHASE_COMMAND;
 	agent_run_release(&run);
 	return 0;
 }
@@ -82,9 +87,9 @@ static int on_attach(struct conn *c, const struct message *m)
 
 	if (agent_get_attach(m, &a) < 0)
 		return -EPROTO;
-	c->phase = PHASE_COMMAND;
-	if (command_attach(&c->client, &a, &e) < 0)
+	if (may_stay(&e) < 0 || command_attach(&c->client, &a, &e) < 0)
 		put_err(c, &e);
+	c->phase = PHASE_COMMAND;
 	return 0;
 }
 
@@ -201,10 +206,8 @@ static int on_input(struct conn *c, const struct message *m)
 
 	if (agent_get_id(m, &id) < 0)
 		return -EPROTO;
-	if (conn_count(PHASE_INPUT) >= INPUTS_MAX)
-		r = err_reason(&e, EAGAIN, "too_many_inputs",
-			       "%d clients write to commands of this sandbox", INPUTS_MAX);
-	else
+	r = may_stay(&e);
+	if (!r)
 		r = command_input(&c->writer, id, &e);
 	c->phase = PHASE_INPUT;
 	if (r < 0)

@@ -43,7 +43,8 @@ struct conn {
 /* conn.c */
 /* Brings everything forward after any change; may end the connection. `r`: a negative errno does. */
 void conn_advance(struct conn *c, int r);
-unsigned conn_count(enum phase phase);
+/* One more may stay for as long as a command runs: those that end commands must find a place. */
+bool conn_room_to_stay(void);
 
 /* conn_ops.c */
 void conn_ops_init(struct conn *c);

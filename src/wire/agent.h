@@ -37,7 +37,8 @@
  * (it was started without RUN_STDIN, or its end was told before).
  *
  * With RUN_TERMINAL the command has a terminal of its own for all three streams: what it writes is
- * stream 1, STDIN are bytes typed, STDIN_EOF is nothing, and SIGNAL goes to the foreground process
+ * stream 1, STDIN are bytes typed, STDIN_EOF is typed too (the terminal's end-of-file character where it
+ * reads lines, else nothing) and ends nothing, and SIGNAL goes to the foreground process
  * group. RESIZE sets its size and tells the foreground group, also when the size is the same.
  *
  * Both directions have a window, so neither side ever has more under way than the other has room

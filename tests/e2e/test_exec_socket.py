@@ -276,7 +276,7 @@ def test_a_first_frame_that_never_comes(instance, box):
     start = time.monotonic()
     with Exec(instance, box) as session:
         session.finish()
-        refused(session, session.error["status"], code="request_timeout")
+        refused(session, 408, code="request_timeout")
     assert 9.5 < time.monotonic() - start < 20
 
 
@@ -1113,3 +1113,27 @@ def test_ten_thousand_commands(instance, new_sandbox):
     assert init_after - init_before < 2 * MIB, (init_before, init_after)
     assert daemon_after - daemon_before < 16 * MIB, (daemon_before, daemon_after)
     assert zombies_below(init) == []
+
+
+def test_an_offset_belongs_to_an_id(run):
+    refused(run("true", offset={"stdout": 0}), field="offset")
+
+
+def test_sizes_belong_to_a_terminal(run):
+    for field in ("cols", "rows"):
+        refused(run("true", **{field: 10}), field=field)
+
+
+def test_the_control_path_is_not_used_up(instance, new_sandbox):
+    """However many commands run, what ends them works."""
+    sandbox = new_sandbox()
+    path = f"/sandboxes/{sandbox['id']}/commands"
+    made = []
+    while len(made) < 300:
+        answer = instance.api("POST", path, {"command": "exec sleep 4640"})
+        if answer.status != 201:
+            break
+        made.append(answer.json)
+    answer = instance.api("POST", f"{path}/{made[0]['id']}/terminate", {"grace": 0})
+    assert answer.status == 200, answer
+    assert execute(instance, sandbox, "true")["exit_code"] == 0

@@ -599,3 +599,39 @@ def test_words_that_are_none(terminal):
     shell.wire.send(TEXT, b"ls\r")
     shell.finish()
     assert shell.error["status"] == 400 and shell.code == ws.REFUSED, shell.summary()
+
+
+def test_an_id_says_all(instance, box, terminal):
+    """What was decided at the start cannot be said again."""
+    shell = terminal()
+    for query in ({"user": "root"}, {"cwd": "/tmp"}, {"term": "vt100"}):
+        answer = refused(instance, box, id=shell.started["id"], **query)
+        assert answer.status == 400 and answer.error["field"] == next(iter(query)), answer
+
+
+def test_exec_with_a_terminal_and_an_end_of_input(tty):
+    session = tty("cat; echo end")
+    session.until(lambda s: s.started)
+    session.input(b"x\r")
+    session.until_out(b"x\r\nx\r\n")
+    session.eof()
+    done = session.finish(10)
+    assert done["exit_code"] == 0 and session.out.endswith(b"end\r\n"), session.summary()
+
+
+def test_many_terminals_do_not_use_up_the_control_path(instance, new_sandbox):
+    sandbox = new_sandbox()
+    with contextlib.ExitStack() as stack:
+        shells = []
+        for _ in range(140):
+            shell = ws.Terminal(instance, sandbox)
+            stack.callback(shell.wire.abort)
+            shell.until(lambda s: s.events)
+            if shell.error:
+                break
+            shells.append(shell)
+            shell.type("echo ty''ped\r")
+            shell.until(lambda s: b"typed\r\n" in s.out or s.error)
+        answer = instance.api("POST", f"/sandboxes/{sandbox['id']}/commands/"
+                                      f"{shells[0].started['id']}/terminate", {"grace": 0})
+        assert answer.status == 200, answer

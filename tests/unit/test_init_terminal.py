@@ -168,13 +168,19 @@ class Input(Case):
 
     def test_writers_leave_room_for_others(self):
         c = self.start("sleep 1000")
-        writers = [self.a.conn().input(c.id) for _ in range(128)]
+        writers = [self.a.conn().input(c.id) for _ in range(1919)]
         for w in writers:
             w.send(d.STDIN, b"x")
-        self.refused("too_many_inputs", c.id)
+        self.refused("too_many_commands", c.id)
+        with self.assertRaises(d.Failed) as f:
+            self.a.sh("true")
+        self.assertEqual(f.exception.reason, "too_many_commands")
+        self.a.conn().signal(c.id, signal.SIGCONT)
+        self.assertIn(c.id, self.a.conn().list())
         writers[0].input_end()
         w = self.a.conn().input(c.id)
         w.input_end()
+        self.assertEqual(self.a.sh("true").exit.code, 0)
         for w in writers[1:]:
             w.close()
         self.a.conn().terminate(c.id, 9)
@@ -288,15 +294,32 @@ class Terminal(Case):
         c.until(d.EXIT)
         self.assertEqual(bytes(c.out[0]), b"line\r\nline\r\nend 0\r\n")
 
-    def test_end_of_input_means_nothing(self):
-        c = self.start("read a; echo got $a")
-        c.send(d.STDIN_EOF)
+    def test_end_of_input_is_typed(self):
+        for given, script, want in ((b"line\n", "cat; echo end $?", b"end 0\r\n"),
+                                    (b"no newline", "cat; echo; echo end $?", b"end 0\r\n")):
+            c = self.start(script)
+            c.feed(given)
+            c.send(d.STDIN_EOF)
+            c.until(d.EXIT)
+            self.assertTrue(bytes(c.out[0]).endswith(want), c.out)
+
+    def test_end_of_input_ends_nothing(self):
+        c = self.start("read a; echo $?; read b; echo got $b")
         self.a.conn().input(c.id).input_end(eof=True)
+        self.until_out(c, b"1\r\n")
         w = self.a.conn().input(c.id)
         w.send(d.STDIN, b"typed\n")
         w.input_end()
         c.until(d.EXIT)
         self.assertIn(b"got typed\r\n", c.out[0])
+
+    def test_end_of_input_is_nothing_to_who_reads_keys(self):
+        c = self.start("stty raw -echo; echo ready; head -c 3 | od -An -tx1")
+        self.until_out(c, b"ready")
+        c.send(d.STDIN_EOF)
+        c.feed(b"abc")
+        c.until(d.EXIT)
+        self.assertIn(b"61 62 63", c.out[0])
 
     def test_paste_is_exact(self):
         data = random.randbytes(2 * MIB)

@@ -299,11 +299,20 @@ static void input_turn(struct attach *a, short revents)
 	websocket_pause(a->ws, command_input_pending(&a->input) > INPUT_AHEAD);
 }
 
+/* On a terminal it is one thing more that is typed. */
+static void end_input(struct attach *a)
+{
+	if (a->row.terminal)
+		command_input_eof(&a->input);
+	else
+		command_input_end(&a->input, true);
+}
+
 static int take_word(struct attach *a, const struct word *w, struct err *e)
 {
 	if (str_eq(w->type, "eof")) {
 		if (input_open(a))
-			command_input_end(&a->input, true);
+			end_input(a);
 		return 0;
 	}
 	if (str_eq(w->type, "resize"))
@@ -403,7 +412,7 @@ static void first_is_late(struct attach *a)
 {
 	struct err e = ERR_INIT;
 
-	err_reason(&e, EINVAL, "request_timeout", "no frame said in time what to run");
+	err_reason(&e, ETIME, "request_timeout", "no frame said in time what to run");
 	attach_error(a, &e, true);
 }
 

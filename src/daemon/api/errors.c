@@ -21,6 +21,7 @@ static const struct {
 	{ EACCES, 403, "forbidden", 0 },
 	{ ENOENT, 404, "not_found", 0 },
 	{ ENOTBLK, 405, "method_not_allowed", 0 },
+	{ ETIME, 408, "request_timeout", 0 },
 	{ EEXIST, 409, "exists", 0 },
 	{ EBUSY, 409, "conflict", 0 },
 	{ EMEDIUMTYPE, 415, "unsupported_media_type", 0 },

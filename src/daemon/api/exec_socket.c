@@ -35,11 +35,31 @@ static const struct field first_fields[] = {
 	{ 0 },
 };
 
-static int start(struct attach *a, struct first_frame *f, struct err *e)
+/* What would have no effect is refused. */
+static int check_start(const struct first_frame *f, const json_t *object, struct err *e)
+{
+	const char *field = f->cols ? "cols" : "rows";
+
+	if (json_object_get(object, "offset")) {
+		err_reason(e, EINVAL, "invalid_field",
+			   "'offset' belongs to the 'id' of a command that runs");
+		return err_field(e, "offset");
+	}
+	if (!f->tty && (f->cols || f->rows)) {
+		err_reason(e, EINVAL, "invalid_field",
+			   "'%s' is the size of a terminal: it goes "
+			   "with 'tty'",
+			   field);
+		return err_field(e, "%s", field);
+	}
+	return run_check(&f->run, e);
+}
+
+static int start(struct attach *a, struct first_frame *f, const json_t *object, struct err *e)
 {
 	const struct exec_context c = { &a->sandbox, &a->project, &a->r->actor, -1 };
 	char warning[256] = "";
-	int code = run_check(&f->run, e);
+	int code = check_start(f, object, e);
 
 	if (f->tty) {
 		f->run.cols = f->cols ? f->cols : TERMINAL_COLS;
@@ -134,7 +154,7 @@ static int first(struct attach *a, const char *text, size_t len, struct err *e)
 	if (!code && f.id)
 		code = attach_again(a, &f, object, e);
 	else if (!code)
-		code = start(a, &f, e);
+		code = start(a, &f, object, e);
 	json_decref(object);
 	return code;
 }

@@ -108,14 +108,28 @@ static int attach_again(struct attach *a, const struct terminal_query *q, struct
 	return 0;
 }
 
+/* How a terminal was started cannot be said again. */
+static int check_query(const struct terminal_query *q, struct err *e)
+{
+	const char *field = q->user ? "user" : q->cwd ? "cwd" : q->term ? "term" : NULL;
+
+	if (!q->id || !field)
+		return 0;
+	err_reason(e, EINVAL, "invalid_field",
+		   "'id' attaches to a terminal that runs: '%s' belongs to a new one", field);
+	return err_field(e, "%s", field);
+}
+
 static int terminal_open(struct request *r, struct err *e)
 {
 	const struct terminal_query *q = r->in_query;
 	_cleanup_sandbox_ struct sandbox_row row = { 0 };
 	_cleanup_command_row_ struct command_row command = { 0 };
 	struct project_row project;
-	int code = attach_sandbox(r, &row, &project, e);
+	int code = check_query(q, e);
 
+	if (!code)
+		code = attach_sandbox(r, &row, &project, e);
 	return !code && q->id ? find(&row, q->id, &command, e) : code;
 }
 

@@ -44,7 +44,6 @@ static const char *const reasons[] = {
 	"stdin_closed",
 	"stopping",
 	"too_many_commands",
-	"too_many_inputs",
 	"user_invalid",
 	"user_not_found",
 };

@@ -51,12 +51,17 @@ int command_input_add(struct command_input *in, const void *data, size_t len, st
 	return in->conn.out.failed ? agent_conn_err(in->conn.out.failed, e) : 0;
 }
 
+void command_input_eof(struct command_input *in)
+{
+	agent_put_empty(&in->conn.out, AGENT_STDIN_EOF);
+}
+
 void command_input_end(struct command_input *in, bool eof)
 {
 	if (in->ending)
 		return;
 	if (eof)
-		agent_put_empty(&in->conn.out, AGENT_STDIN_EOF);
+		command_input_eof(in);
 	in->ending = true;
 }
 

@@ -26,6 +26,8 @@ int command_input_open(struct command_input *in, const char *sandbox, const char
 bool command_input_is_open(const struct command_input *in);
 
 int command_input_add(struct command_input *in, const void *data, size_t len, struct err *e);
+/* The end of input, said without an end of what comes: for a terminal. */
+void command_input_eof(struct command_input *in);
 /* No more comes; `eof`: the command's standard input ends with it. */
 void command_input_end(struct command_input *in, bool eof);
 size_t command_input_pending(const struct command_input *in); /* bytes */

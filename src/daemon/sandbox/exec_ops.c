@@ -117,7 +117,7 @@ int exec_input_err(const struct sandbox_row *sandbox, const char *id, struct err
 		{ "command_unknown", EBUSY },
 		{ "stdin_closed", EBUSY },
 		{ "not_a_terminal", EINVAL },
-		{ "too_many_inputs", EUSERS },
+		{ "too_many_commands", EBUSY },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(known); i++) {
