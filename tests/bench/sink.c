@@ -123,7 +123,7 @@ static void say(int fd, const char *text, size_t len)
 
 static void upgrade(int fd)
 {
-	char text[TEXT_MAX];
+	char text[TEXT_MAX] = "";
 	size_t have = 0;
 
 	dprintf(fd,

@@ -1,10 +1,9 @@
+#include <stdio.h>
 #include <string.h>
 
-#include "unit.h"
-
-#include <stdio.h>
-
 #include "base/sha1.h"
+
+#include "unit.h"
 
 static void check(const char *data, size_t len, const char *want)
 {

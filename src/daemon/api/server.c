@@ -32,9 +32,9 @@ static struct MHD_Daemon *server;
 struct exchange {
 	struct request r;
 	struct err e;
-	bool started;   /* the head was looked at */
-	bool uploading; /* the route's upload has begun and not ended */
-	bool expects;   /* the client waits for a go-ahead before it sends the body */
+	bool started;                /* the head was looked at */
+	const struct upload *upload; /* has begun and not ended; NULL: none */
+	bool expects;                /* the client waits for a go-ahead before it sends the body */
 	uint64_t drained;
 	char *uri;
 };
@@ -69,8 +69,8 @@ static void on_completed(void *cls, struct MHD_Connection *c, void **con_cls,
 		set_idle_limit(c, IDLE_SECONDS);
 	if (!x)
 		return;
-	if (x->uploading)
-		x->r.route->upload->end(&x->r, true, &ignored);
+	if (x->upload)
+		x->upload->end(&x->r, true, &ignored);
 	if (x->started) {
 		dispatch_end(&x->r);
 		request_release(&x->r);
@@ -254,20 +254,20 @@ static enum MHD_Result begin(struct exchange *x, struct MHD_Connection *c, const
 		x->e = (struct err)ERR_INIT; /* of something that was tried on the way */
 		look_at_length(x, c);
 		if (!x->e.code && r->route->upload)
-			x->uploading = r->route->upload->begin(r, &x->e) >= 0;
+			x->upload = r->route->upload->begin(r, &x->e) < 0 ? NULL : r->route->upload;
 	}
 	return answer_early(x, c) ? answer(x, c) : MHD_YES;
 }
 
 static enum MHD_Result take_body(struct exchange *x, const char *data, size_t len)
 {
-	if (x->uploading && !x->e.code) {
-		x->r.route->upload->write(&x->r, data, len, &x->e);
+	if (x->upload && !x->e.code) {
+		x->upload->write(&x->r, data, len, &x->e);
 		return MHD_YES;
 	}
 	if (!x->e.code && buf_add(&x->r.body, data, len) < 0)
 		too_large(x);
-	if (!x->e.code || x->uploading)
+	if (!x->e.code || x->upload)
 		return MHD_YES;
 	x->drained += len;
 	return x->drained > DRAIN_MAX ? MHD_NO : MHD_YES;
@@ -295,9 +295,11 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *c, const cha
 	set_idle_limit(c, 0);
 	if (x->r.route && x->r.route->socket && !x->e.code)
 		return upgrade(x, c);
-	if (x->uploading) {
-		x->uploading = false;
-		if (x->r.route->upload->end(&x->r, false, &x->e) >= 0)
+	if (x->upload) {
+		const struct upload *upload = x->upload;
+
+		x->upload = NULL;
+		if (upload->end(&x->r, false, &x->e) >= 0)
 			x->e = (struct err)ERR_INIT;
 	} else if (!x->e.code) {
 		if (dispatch_run(&x->r, &x->e) >= 0)

@@ -13,7 +13,7 @@
 #include "daemon/sandbox/command_live.h"
 
 enum {
-	ACK_AT = 128 * 1024,      /* unacknowledged bytes that make an ACK due at once */
+	ACK_AT = 128 * 1024,     /* unacknowledged bytes that make an ACK due at once */
 	ACK_PAUSE_MS = 20,       /* output that paused this long is acknowledged */
 	STDIN_PIECE = FRAME_MAX, /* at a time; the first goes with RUN, in one write */
 	ACKS_PENDING = 128 * 1024,

@@ -113,10 +113,8 @@ int exec_input_err(const struct sandbox_row *sandbox, const char *id, struct err
 		const char *reason;
 		int code;
 	} known[] = {
-		{ "command_ended", EBUSY },
-		{ "command_unknown", EBUSY },
-		{ "stdin_closed", EBUSY },
-		{ "not_a_terminal", EINVAL },
+		{ "command_ended", EBUSY },     { "command_unknown", EBUSY },
+		{ "stdin_closed", EBUSY },      { "not_a_terminal", EINVAL },
 		{ "too_many_commands", EBUSY },
 	};
 
