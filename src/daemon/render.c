@@ -73,6 +73,7 @@ static void haproxy_cfg(const struct config *c, struct buf *out)
 		 "    stats socket %s/haproxy.sock mode 660 group %s level admin\n"
 		 "    maxconn %u\n"
 		 "    log stderr format raw local0 notice\n"
+		 "    tune.bufsize 65536\n" /* a frame of output in one piece */
 		 "\n"
 		 "defaults\n"
 		 "    mode http\n"

@@ -45,9 +45,9 @@ def test_what_ends_something_finds_a_place(instance, sandbox):
 
 
 @pytest.mark.parametrize("body", [
-    b'{"stdin":"%s","kill_on_disconnect":true,"command":"cat"}' % (b"x" * 40000),
+    b'{"stdin":"%s","kill_on_disconnect":true,"command":"cat"}' % (b"x" * 100000),
     b'{"kill_on_d\\u0069sconnect":true,"command":"true"}',
-])
+], ids=["far behind", "in disguise"])
 def test_a_wish_that_cannot_be_kept_is_refused(instance, sandbox, body):
     answer = instance.raw("POST", f"/workspaces/default/sandboxes/{sandbox['id']}/exec", body,
                           {"Content-Type": "application/json"})

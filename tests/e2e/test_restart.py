@@ -167,17 +167,22 @@ def test_an_exec_during_a_restart_is_answered_truly(instance, new_sandbox):
 
 
 @pytest.mark.parametrize("service", ["daemon", "edge"])
-def test_the_cli_says_when_nobody_knows(instance, new_sandbox, service):
+@pytest.mark.parametrize("words, code", [([], 7), (["--format", "json"], 125)],
+                         ids=["stream", "json"])
+def test_the_cli_goes_on_or_says_that_nobody_knows(instance, new_sandbox, service, words, code):
     sandbox = new_sandbox()
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(instance.cli, "exec", sandbox["id"], "-c", "sleep 2.5; exit 7")
+        waiting = pool.submit(instance.cli, "exec", *words, sandbox["id"], "-c",
+                              "sleep 2.5; exit 7")
         until(lambda: "sleep" in execute(instance, sandbox, "cat /proc/[0-9]*/comm")["stdout"],
               "it runs")
         instance._end(service, signal.SIGKILL)
         instance._spawn(service)
         instance.wait_ready()
         done = waiting.result(30)
-    assert done.returncode == 125 and done.stdout == "" and done.stderr.strip(), done
+    assert done.returncode == code, done
+    if not words:
+        assert done.stdout == ""
     listed = instance.api("GET", f"/sandboxes/{sandbox['id']}/commands").json["commands"]
     record = next(c for c in listed if c["command"].startswith("sleep 2.5"))
     record = finished(instance, sandbox, record, 20)
