@@ -10,6 +10,7 @@ import errno
 import os
 import platform
 import random
+import resource
 import shutil
 import signal
 import socket
@@ -31,6 +32,10 @@ STDIN_WINDOW = 256 * 1024
 
 RT_SIGACTION = {"x86_64": 13, "aarch64": 134}[platform.machine()]
 FD_LISTEN, FD_CGROUP, FD_PROCS, FD_CGNS, FD_V1, FD_OOM = 3, 4, 5, 6, 7, 13
+
+
+# as many connections as an agent takes, and more
+resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
 
 
 def new_id(kind="cm"):

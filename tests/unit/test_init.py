@@ -770,7 +770,7 @@ class Protocol(Case):
             self.assertEqual(c.out[0], b"slow\n")
 
     def test_many_connections(self):
-        conns = [self.a.conn() for _ in range(256)]
+        conns = [self.a.conn() for _ in range(2048)]
         extra = self.a.conn(timeout=0.3)
         with self.assertRaises(socket.timeout):
             extra.run(["true"])
@@ -782,7 +782,7 @@ class Protocol(Case):
             c.close()
         # those that were answered and stay give way
         lazy = []
-        for _ in range(300):
+        for _ in range(2100):
             c = self.a.conn()
             c.send(d.LIST)
             c.until(d.DONE)
