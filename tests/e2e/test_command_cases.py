@@ -316,3 +316,43 @@ def test_a_busy_sandbox_answers(instance, new_sandbox):
                                            {"grace": 0})),
     }
     assert max(took.values()) < 2, took
+
+
+BURN = ("trap '' TERM HUP INT\n"
+        "for i in 1 2; do setsid bash -c 'trap \"\" TERM HUP INT; while :; do :; done' & done\n"
+        "(setsid setsid bash -c 'while :; do (:) & wait; done' &)\n"
+        "while :; do (:) & wait; done")
+
+
+def cpu_ns(instance, sandbox):
+    answer = instance.api("GET", f"/sandboxes/{sandbox['id']}")
+    assert answer.status == 200, answer
+    return answer.json["usage"]["cpu_ns"]
+
+
+def quiet_after(instance, sandbox):
+    """Seconds until the sandbox took less than a twentieth of a CPU for a quarter of a second."""
+    start = time.monotonic()
+    while True:
+        begin, used = time.monotonic(), cpu_ns(instance, sandbox)
+        time.sleep(0.25)
+        if cpu_ns(instance, sandbox) - used < 0.05e9 * (time.monotonic() - begin):
+            return begin - start
+        assert begin - start < 20, "it still burns"
+
+
+@EVERY
+def test_the_cpu_comes_back_after_a_limit(instance, box, way):
+    """Promised within two seconds."""
+    assert way(instance, box, command=BURN, timeout=1)[2] == "TIMED_OUT"
+    assert quiet_after(instance, box) < 4
+
+
+def test_the_cpu_comes_back_after_terminate(instance, box):
+    record = background(instance, box, BURN)
+    used = cpu_ns(instance, box)
+    until(lambda: cpu_ns(instance, box) - used > 0.5e9, "it burns")
+    answer = instance.api("POST", f"/sandboxes/{box['id']}/commands/{record['id']}/terminate",
+                          {"grace": 1})
+    assert answer.status == 200, answer
+    assert quiet_after(instance, box) < 4
