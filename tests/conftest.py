@@ -49,6 +49,15 @@ def api(instance):
     return instance.api
 
 
+@pytest.fixture(scope="module")
+def box(instance):
+    """A sandbox for what leaves no trace that another test could see."""
+    answer = instance.api("POST", "/sandboxes?wait=running", {"name": "box", "os": IMAGE})
+    assert answer.status == 201, f"{answer}\n{instance.logs()}"
+    yield answer.json
+    instance.api("DELETE", f"/sandboxes/{answer.json['id']}")
+
+
 @pytest.fixture
 def new_sandbox(instance):
     """Makes sandboxes that are deleted with the test: new_sandbox(name=..., cpus=...)."""

@@ -34,6 +34,15 @@ static void put_done(struct conn *c)
 	answered(c);
 }
 
+static int put_result(struct conn *c, int r, const struct err *e)
+{
+	if (r < 0)
+		put_err(c, e);
+	else
+		put_done(c);
+	return 0;
+}
+
 /* Handlers: 0, or a negative errno for a frame no honest peer sends. */
 
 static int on_hello(struct conn *c, const struct message *m)
@@ -134,11 +143,7 @@ static int on_signal(struct conn *c, const struct message *m)
 
 	if (agent_get_signal(m, &s) < 0)
 		return -EPROTO;
-	if (command_signal(&s, &e) < 0)
-		put_err(c, &e);
-	else
-		put_done(c);
-	return 0;
+	return put_result(c, command_signal(&s, &e), &e);
 }
 
 static int on_terminate(struct conn *c, const struct message *m)
@@ -177,11 +182,7 @@ static int on_forget(struct conn *c, const struct message *m)
 
 	if (agent_get_id(m, &id) < 0)
 		return -EPROTO;
-	if (command_forget(id, &e) < 0)
-		put_err(c, &e);
-	else
-		put_done(c);
-	return 0;
+	return put_result(c, command_forget(id, &e), &e);
 }
 
 static int on_resize(struct conn *c, const struct message *m)
@@ -191,11 +192,7 @@ static int on_resize(struct conn *c, const struct message *m)
 
 	if (agent_get_resize(m, &size) < 0)
 		return -EPROTO;
-	if (command_resize(&size, &e) < 0)
-		put_err(c, &e);
-	else
-		put_done(c);
-	return 0;
+	return put_result(c, command_resize(&size, &e), &e);
 }
 
 static int on_input(struct conn *c, const struct message *m)

@@ -10,20 +10,11 @@ import time
 import pytest
 
 import ws
-from kit import (IMAGE, background, command_state, errors_of, execute, finished, inside, output,
+from kit import (background, command_state, errors_of, execute, finished, inside, output,
                  sandbox_pid, until)
 from ws import Exec, Terminal
 
 MIB = 1 << 20
-
-
-@pytest.fixture(scope="module")
-def box(instance):
-    """A sandbox for what leaves no trace that another test could see."""
-    answer = instance.api("POST", "/sandboxes?wait=running", {"name": "box", "os": IMAGE})
-    assert answer.status == 201, f"{answer}\n{instance.logs()}"
-    yield answer.json
-    instance.api("DELETE", f"/sandboxes/{answer.json['id']}")
 
 
 # Every way answers (exit code, signal, reason, stdout).

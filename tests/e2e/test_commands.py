@@ -11,20 +11,10 @@ import time
 
 import pytest
 
-from kit import (IMAGE, JSONL, background, command_state, errors_of, execute, finished, logs, output,
+from kit import (JSONL, background, command_state, errors_of, execute, finished, logs, output,
                  split_answer, until)
 
 MIB = 1 << 20
-
-
-@pytest.fixture(scope="module")
-def box(instance):
-    """A sandbox for what leaves no trace that another test could see."""
-    answer = instance.api("POST", "/sandboxes?wait=running",
-                          {"name": "box", "os": IMAGE})
-    assert answer.status == 201, f"{answer}\n{instance.logs()}"
-    yield answer.json
-    instance.api("DELETE", f"/sandboxes/{answer.json['id']}")
 
 
 @pytest.fixture

@@ -12,21 +12,12 @@ import time
 import pytest
 
 import ws
-from kit import (IMAGE, background, command_state, errors_of, execute, finished, inside, output,
+from kit import (background, command_state, errors_of, execute, finished, inside, output,
                  resident, sandbox_pid, split_answer, until, usage)
 from ws import BINARY, CLOSE, CONT, PING, PONG, STDERR, STDOUT, TEXT, Exec
 
 MIB = 1 << 20
 BOTH = pytest.mark.parametrize("unix", [True, False], ids=["unix", "tcp"])
-
-
-@pytest.fixture(scope="module")
-def box(instance):
-    """A sandbox for what leaves no trace that another test could see."""
-    answer = instance.api("POST", "/sandboxes?wait=running", {"name": "box", "os": IMAGE})
-    assert answer.status == 201, f"{answer}\n{instance.logs()}"
-    yield answer.json
-    instance.api("DELETE", f"/sandboxes/{answer.json['id']}")
 
 
 @pytest.fixture

@@ -10,20 +10,11 @@ import time
 import pytest
 
 import ws
-from kit import (IMAGE, background, command_state, execute, finished, inside, output, sandbox_pid,
+from kit import (background, command_state, execute, finished, inside, output, sandbox_pid,
                  until, usage)
 from ws import BINARY, STDERR, TEXT, Exec, Terminal
 
 BOTH = pytest.mark.parametrize("unix", [True, False], ids=["unix", "tcp"])
-
-
-@pytest.fixture(scope="module")
-def box(instance):
-    """A sandbox for what leaves no trace that another test could see."""
-    answer = instance.api("POST", "/sandboxes?wait=running", {"name": "box", "os": IMAGE})
-    assert answer.status == 201, f"{answer}\n{instance.logs()}"
-    yield answer.json
-    instance.api("DELETE", f"/sandboxes/{answer.json['id']}")
 
 
 def terminate(instance, box, session, grace=0):
