@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/str.h"
@@ -115,6 +116,15 @@ static int put_terminal(json_t *body)
 	return 0;
 }
 
+/* What a shell pipes or redirects has an end. The socket of a program that started us may have none,
+ * and a command that reads it would wait for that. */
+static bool input_was_meant(void)
+{
+	struct stat st;
+
+	return !isatty(STDIN_FILENO) && !(fstat(STDIN_FILENO, &st) == 0 && S_ISSOCK(st.st_mode));
+}
+
 static int call_stream(struct cli *c, const struct args *a, const char *sandbox, json_t *body,
 		       struct err *e)
 {
@@ -123,7 +133,7 @@ static int call_stream(struct cli *c, const struct args *a, const char *sandbox,
 		.sandbox = sandbox,
 		.first = body,
 		.tty = args_has(a, "tty"),
-		.input = args_has(a, "stdin") || !isatty(STDIN_FILENO),
+		.input = args_has(a, "stdin") || input_was_meant(),
 	};
 	int r = api_path(c, &path, e, "sandboxes", sandbox, "exec", NULL);
 
