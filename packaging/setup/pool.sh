@@ -48,6 +48,8 @@ pool_make_file()
 	dir=$(dirname "$pool_path")
 	[ -d "$dir" ] || die "no directory '$dir'"
 	size=${POOL_SIZE:-$(pool_default_size "$dir")}
+	size=$(numfmt --from=iec -- "$size" 2>/dev/null) ||
+		die "POOL_SIZE '$POOL_SIZE' is no size: bytes, or a number with K, M, G or T"
 	[ "$size" -ge 1073741824 ] ||
 		die "only $((size / 1048576)) MiB for the pool in '$dir': 1 GiB is the least"
 	rm -f "$pool_path.new"

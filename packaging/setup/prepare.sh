@@ -206,6 +206,11 @@ sysctl_set()
 	[ "$(cat "$file")" = "$2" ] || echo "$2" >"$file" || die "cannot set $1 to $2"
 }
 
+sysctl_least()
+{
+	[ ! -e "/proc/sys/$1" ] || [ "$(cat "/proc/sys/$1")" -ge "$2" ] || sysctl_set "$1" "$2"
+}
+
 sysctls_up()
 {
 	install -d -m 755 "$sysctl_dir/instances"
@@ -219,6 +224,9 @@ sysctls_up()
 			sysctl_set "net/ipv6/conf/$link/accept_ra" 2
 		done
 		sysctl_set net/ipv4/ip_forward 1
+		# what all sandboxes share must not be what one of them can use up
+		sysctl_least kernel/pty/max 65536
+		sysctl_least kernel/pid_max 4194304
 		sysctl_set net/ipv6/conf/all/forwarding 1
 	) 9>"$sysctl_dir/lock"
 }

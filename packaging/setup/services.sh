@@ -303,6 +303,18 @@ services_wait()
 		fi
 		sleep 0.1
 	done
+	services_settle
+}
+
+# The others start beside the API, and may be a moment behind it.
+services_settle()
+{
+	until=$(($(date +%s) + 10))
+	for service in $services; do
+		until service_runs "$service" || [ "$(date +%s)" -ge "$until" ]; do
+			sleep 0.1
+		done
+	done
 }
 
 services_down()

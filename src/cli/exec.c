@@ -39,8 +39,10 @@ int exec_outcome(const json_t *record, const char *sandbox, struct err *e)
 	tell_cut(record, "stdout");
 	tell_cut(record, "stderr");
 	if (json_is_true(json_object_get(record, "timed_out")))
-		out_note("the command was ended by its time limit of %g s (--timeout)",
+		out_note("the command was ended by its time limit of %g s; --timeout sets another",
 			 json_number_value(json_object_get(record, "timeout")));
+	else if (str_eq(json_text_or(record, "reason", ""), "KILLED"))
+		out_note("the command was terminated, or its sandbox stopped");
 	if (json_is_true(json_object_get(record, "oom_killed")))
 		out_note("the sandbox ran out of memory");
 	if (!json_is_integer(code)) {

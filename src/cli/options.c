@@ -82,7 +82,7 @@ const struct opt exec_options[] = {
 
 const struct opt shell_options[] = {
 	{ "user", 'u', "USER", "log in as this user; default: that of the image" },
-	{ "cwd", 'w', "DIR", "work directory; default: the user's home" },
+	{ "cwd", 'w', "DIR", "work directory; default: that of the image" },
 	{ "attach", 'a', "COMMAND_ID", "attach to a shell that runs" },
 	{ "detach-keys", 0, "KEYS", "keys that leave it running: ctrl-p,ctrl-q (default: none)" },
 	{ 0 },

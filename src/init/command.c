@@ -267,6 +267,10 @@ int command_signal(const struct agent_signal *s, struct err *e)
 	if (c->reaped || c->state == STARTING)
 		return err_reason(e, ESRCH, "command_ended", "command '%s' %s", s->id,
 				  c->reaped ? "has ended" : "has not started yet");
+	if (c->terminal && s->signal == SIGHUP) {
+		command_hang_up(c);
+		return 0;
+	}
 	if (kill(-command_foreground(c), (int)s->signal) < 0)
 		return err_reason(e, errno, "signal_failed", "signal command '%s': %m", s->id);
 	return 0;
@@ -339,8 +343,7 @@ void command_stop_all(int sig, void (*each)(void *arg, pid_t pid), void *arg)
 {
 	stopping = true;
 	for (struct command *c = last; c; c = c->prev) {
-		if (command_has_leaf(c))
-			leaf_signal(&c->leaf, sig, each, arg);
+		command_tree_signal(c, sig, each, arg);
 		command_mark_killed(c, sig);
 	}
 }

@@ -124,6 +124,7 @@ void command_terminal_init(void);
 int command_terminal_open(uint16_t cols, uint16_t rows, int *ret_master, int *ret_slave);
 /* The process group that signals go to. */
 pid_t command_foreground(const struct command *c);
+void command_hang_up(const struct command *c);
 
 /* command_end.c */
 void command_fill_totals(const struct command *c, struct agent_exit *x);
@@ -132,6 +133,7 @@ void command_time_over(struct timer *t);
 void command_finish(struct command *c);
 
 /* command_tree.c */
+void command_tree_signal(struct command *c, int sig, void (*each)(void *arg, pid_t pid), void *arg);
 bool command_tree_left(struct command *c);
 void command_tree_kill(struct command *c);
 void command_mark_killed(struct command *c, int sig);

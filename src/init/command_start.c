@@ -221,6 +221,9 @@ static int start(struct command *c, const struct agent_run *run, struct err *e)
 	if (c->terminal)
 		c->slave = take_fd(&p.childs[0]);
 	pipes_close(&p);
+	if (r == -ENOSPC)
+		return err_reason(e, r, "limit_terminals",
+				  "the sandbox, or its host, has no terminal left");
 	if (r < 0)
 		return err_reason(e, r, "limit_descriptors", "make the command's %s: %s",
 				  c->terminal ? "terminal" : "pipes", strerror(-r));

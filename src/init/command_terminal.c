@@ -79,6 +79,17 @@ pid_t command_foreground(const struct command *c)
 	return c->pid;
 }
 
+/* As when a line goes dead: to the session's leader, and to who is in the foreground. */
+void command_hang_up(const struct command *c)
+{
+	const pid_t groups[] = { c->pid, command_foreground(c) };
+
+	for (size_t i = 0; i < ARRAY_SIZE(groups); i++) {
+		kill(-groups[i], SIGHUP);
+		kill(-groups[i], SIGCONT); /* who is stopped hears of it too */
+	}
+}
+
 int command_resize(const struct agent_resize *s, struct err *e)
 {
 	struct winsize size = { .ws_col = s->cols, .ws_row = s->rows }, old;

@@ -23,6 +23,15 @@ bool command_tree_left(struct command *c)
 	return !c->empty;
 }
 
+/* Shells on a terminal do not end by a TERM: their line goes dead as well. */
+void command_tree_signal(struct command *c, int sig, void (*each)(void *arg, pid_t pid), void *arg)
+{
+	if (c->terminal && !c->reaped && sig == SIGTERM)
+		command_hang_up(c);
+	if (command_has_leaf(c))
+		leaf_signal(&c->leaf, sig, each, arg);
+}
+
 void command_tree_kill(struct command *c)
 {
 	if (command_has_leaf(c) && leaf_kill(&c->leaf) < 0)
@@ -117,9 +126,8 @@ int command_terminate(struct command_waiter *w, const struct agent_signal *s, st
 	w->next = c->waiters;
 	c->waiters = w;
 	command_mark_killed(c, (int)s->signal);
-	if (command_has_leaf(c))
-		leaf_signal(&c->leaf, (int)s->signal, NULL, NULL);
-	else if (c->leafless)
+	command_tree_signal(c, (int)s->signal, NULL, NULL);
+	if (c->leafless)
 		procs_signal_tree(c->pid, (int)s->signal);
 	if (s->signal == SIGKILL || !s->grace_ms)
 		command_tree_kill(c);

@@ -23,7 +23,9 @@
 #define RDONLY MOUNT_ATTR_RDONLY
 
 static const char *const dev_options[] = { "mode=0755", "size=1m", NULL };
-static const char *const pts_options[] = { "ptmxmode=0666", "mode=0620", "gid=5", NULL };
+static const char *const pts_options[] = { "ptmxmode=0666", "mode=0620", "gid=5",
+					   "max=512", /* of the host's, which all sandboxes share */
+					   NULL };
 static const char *const shm_options[] = { "mode=1777", NULL };
 static const char *const run_options[] = { "mode=0755", NULL };
 

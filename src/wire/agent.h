@@ -39,7 +39,7 @@
  * With RUN_TERMINAL the command has a terminal of its own for all three streams: what it writes is
  * stream 1, STDIN are bytes typed, STDIN_EOF is typed too (the terminal's end-of-file character where it
  * reads lines, else nothing) and ends nothing, and SIGNAL goes to the foreground process
- * group. RESIZE sets its size and tells the foreground group, also when the size is the same.
+ * group; HUP is a line that goes dead, and a TERM of TERMINATE or STOP comes with one. RESIZE sets its size and tells the foreground group, also when the size is the same.
  *
  * Both directions have a window, so neither side ever has more under way than the other has room
  * for, and neither stops reading: an ACK is found however much stdin lies before it, a STDIN_ACK

@@ -122,8 +122,8 @@ class Conn:
 
     def __init__(self, path, hello=True, timeout=60):
         self.s = socket.socket(socket.AF_UNIX)
+        self.s.connect(path)  # waits while the queue is full
         self.s.settimeout(timeout)
-        self.s.connect(path)
         self.raw = bytearray()
         self.have = [0, 0]
         self.out = [bytearray(), bytearray()]

@@ -9,6 +9,7 @@ import random
 import signal
 import socket
 import sys
+import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -282,6 +283,28 @@ class Terminal(Case):
         c.until(d.EXIT)
         self.assertIn(b"child hit\r\n", c.out[0])
         self.assertNotIn(b"shell hit", c.out[0])
+
+    def test_a_line_that_goes_dead(self):
+        """A shell ends, with what is in its foreground, as by a real hang-up."""
+        for before in ("", "sleep 1000\n", "cat\n", "python3 -i\n"):
+            for how in ("hang up", "terminate", "stop"):
+                c = self.start("", runtime=d.SHELL)
+                c.feed(b"echo rea''dy; " + (before or "\n").encode())
+                self.until_out(c, b"ready")
+                begin = time.monotonic()
+                if how == "hang up":
+                    self.a.conn().signal(c.id, signal.SIGHUP)
+                elif how == "terminate":
+                    self.a.conn().terminate(c.id, 15, 8000)
+                else:
+                    self.a.conn().stop(8000)
+                c.until(d.EXIT)
+                self.assertLess(time.monotonic() - begin, 4, (before, how))
+                c.close()
+                if how == "stop":
+                    self.assertEqual(self.a.wait(), 0)
+                    self.tearDown()
+                    self.setUp()
 
     def test_typed_control_characters(self):
         c = self.start("echo ready; sleep 1000; echo not reached")

@@ -34,6 +34,7 @@ static const char *const reasons[] = {
 	"limit_descriptors",
 	"limit_memory",
 	"limit_pids",
+	"limit_terminals",
 	"not_a_terminal",
 	"nothing_left",
 	"offset_invalid",
