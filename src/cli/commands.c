@@ -24,8 +24,8 @@ const struct command commands[] = {
 		  "Prints its id. Only what is given is sent; the server's defaults fill the rest.",
 	  .examples =
 		  "a sandbox with the defaults\tskerry create hello\n"
-		  "4 cpus, 8 GiB, another image\t"
-		  "skerry create ci --resources 4x8 --image debian:12-slim\n"
+		  "a small one\t"
+		  "skerry create ci --cpus 1 --memory 2G --disk 10G\n"
 		  "its id in a variable\tid=$(skerry create job-1 --tag batch --wait running)" },
 	{ .name = "list",
 	  .alias = "ls",

@@ -76,7 +76,7 @@ const struct opt wait_options[] = {
 
 const struct opt exec_options[] = {
 	RUN_OPTIONS,
-	{ "detach", 'd', NULL, "do not wait: print the command's id and leave it running" },
+	{ "detach", 'd', NULL, "do not wait: print the id; input with -i only" },
 	{ 0 },
 };
 

@@ -174,7 +174,7 @@ static void suggestions(void **state)
 		{ { "show" }, "did you mean: skerry get" },
 		{ { "sb", "delete" }, "did you mean: skerry destroy" },
 		{ { "command", "get" }, "did you mean: skerry command status" },
-		{ { "ssh" }, "terminals are not there yet; use: skerry exec SANDBOX -- COMMAND" },
+		{ { "ssh" }, "did you mean: skerry shell SANDBOX" },
 	};
 
 	(void)state;
