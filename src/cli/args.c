@@ -218,7 +218,7 @@ int args_number(const struct args *a, const char *name, double min, double max, 
 	if (errno || !*text || *end || strspn(text, "0123456789.") != strlen(text))
 		return usage(e, "--%s: '%s' is not a number", name, text);
 	if (!isfinite(value) || value < min || value > max)
-		return usage(e, "--%s: %s is not between %g and %g", name, text, min, max);
+		return usage(e, "--%s: %s is not between %.15g and %.15g", name, text, min, max);
 	*ret = value;
 	return 0;
 }

@@ -1128,3 +1128,11 @@ def test_the_control_path_is_not_used_up(instance, new_sandbox):
     answer = instance.api("POST", f"{path}/{made[0]['id']}/terminate", {"grace": 0})
     assert answer.status == 200, answer
     assert execute(instance, sandbox, "true")["exit_code"] == 0
+
+
+def test_a_fraction_comes_back_as_it_was_given(instance, box):
+    for limit in (0.2, 1.1, 12.345):
+        answer = instance.api("POST", f"/sandboxes/{box['id']}/exec",
+                              {"command": "true", "timeout": limit})
+        assert f'"timeout":{limit},'.encode() in answer.body + b",", answer.body
+        assert ws.run(instance, box, "true", timeout=limit).started["timeout"] == limit

@@ -220,7 +220,7 @@ void dispatch_answer(struct request *r, const struct err *e)
 		if (!r->text)
 			v = json_incref(r->answer);
 	}
-	r->written = r->text && !e->code ? strdup(r->text) : v ? json_dumps(v, JSON_COMPACT) : NULL;
+	r->written = r->text && !e->code ? strdup(r->text) : v ? json_dumps(v, JSON_ANSWER) : NULL;
 	json_decref(v);
 	if (!r->written) {
 		r->status = 503;

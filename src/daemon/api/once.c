@@ -8,6 +8,7 @@
 #include "base/banned.h"
 #include "base/log.h"
 
+#include "api/errors.h"
 #include "api/routes.h"
 #include "api/view.h"
 #include "sandbox/exec.h"
@@ -70,7 +71,7 @@ static int begin(struct request *r, const unsigned char hash[32], struct err *e)
 static void keep(struct request *r, bool good)
 {
 	_cleanup_tx_ struct tx t = TX_INIT;
-	_cleanup_free_ char *text = good ? json_dumps(r->answer, JSON_COMPACT) : NULL;
+	_cleanup_free_ char *text = good ? json_dumps(r->answer, JSON_ANSWER) : NULL;
 	struct err e = ERR_INIT;
 	int code = tx_begin(&t, STORE_RECORD, &e);
 

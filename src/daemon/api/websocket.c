@@ -13,6 +13,8 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 
+#include "api/errors.h"
+
 enum {
 	OUT_MAX = 4 * 1024 *
 		  1024, /* bytes of frames a client has not taken; the caller keeps below */
@@ -157,7 +159,7 @@ static void queue(struct websocket *w, uint8_t opcode, const void *data, size_t 
 
 void websocket_json(struct websocket *w, json_t *object)
 {
-	_cleanup_free_ char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;
+	_cleanup_free_ char *text = object ? json_dumps(object, JSON_ANSWER) : NULL;
 
 	json_decref(object);
 	if (text)
