@@ -1136,3 +1136,13 @@ def test_a_fraction_comes_back_as_it_was_given(instance, box):
                               {"command": "true", "timeout": limit})
         assert f'"timeout":{limit},'.encode() in answer.body + b",", answer.body
         assert ws.run(instance, box, "true", timeout=limit).started["timeout"] == limit
+
+
+def test_input_behind_its_end_is_refused(open_exec):
+    session = open_exec("cat; sleep 0.5", stdin_open=True)
+    session.input(b"in time")
+    session.eof()
+    session.input(b"late")
+    session.until(lambda s: s.error or s.exit)
+    assert session.error and session.error["code"] == "stdin_closed", session.summary()
+    assert session.finish()["exit_code"] == 0 and session.out == b"in time"

@@ -368,8 +368,14 @@ static void on_bytes(void *arg, const void *data, size_t len)
 		attach_error(a, &e, true);
 		return;
 	}
-	if (!input_open(a) || a->input.ending)
+	if (!input_open(a))
 		return;
+	if (a->input.ending) {
+		err_reason(&e, EBUSY, "stdin_closed",
+			   "standard input has ended: 'eof' came before");
+		attach_error(a, &e, false);
+		return;
+	}
 	if (command_input_add(&a->input, bytes + !a->plain, len - !a->plain, &e) < 0)
 		input_failed(a, &e);
 	else /* the next message may lie ready */
