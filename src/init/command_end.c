@@ -68,19 +68,6 @@ void command_finish(struct command *c)
 	command_settle(c);
 }
 
-static void drain_over(struct timer *t)
-{
-	struct command *c = container_of(t, struct command, drain);
-
-	if (c->state == STARTING)
-		command_start_failed(
-			c, &(struct agent_fail){ ETIMEDOUT, "not_started", "",
-						 "the time limit passed before the program "
-						 "was executed" });
-	else
-		command_finish(c);
-}
-
 /* Bytes that a stream may hold now: a terminal does not tell all that is on its way. */
 static int held(const struct command *c, int i)
 {
@@ -93,13 +80,9 @@ static int held(const struct command *c, int i)
 	return left;
 }
 
-/* Its own process ended: whatever the pipes hold now was written before, and is read whether or not
- * the client keeps up. It is bounded by the size of the pipes. */
-void command_drain(struct command *c)
+/* Whether or not the client keeps up: it is bounded by the size of the pipes. */
+static void read_held(struct command *c)
 {
-	c->state = DRAINING;
-	timer_cancel(&c->limit);
-	close_p(&c->slave);
 	for (int i = 0; i < 2; i++) {
 		ssize_t n = 1;
 		int left = held(c, i);
@@ -109,6 +92,31 @@ void command_drain(struct command *c)
 			left -= (int)n;
 		}
 	}
+}
+
+static void drain_over(struct timer *t)
+{
+	struct command *c = container_of(t, struct command, drain);
+
+	if (c->state == STARTING)
+		command_start_failed(
+			c, &(struct agent_fail){ ETIMEDOUT, "not_started", "",
+						 "the time limit passed before the program "
+						 "was executed" });
+	else {
+		read_held(c); /* at a time limit it may not be reaped yet */
+		command_finish(c);
+	}
+}
+
+/* Its own process ended: whatever the pipes hold now was written before, and is read whether or not
+ * the client keeps up. It is bounded by the size of the pipes. */
+void command_drain(struct command *c)
+{
+	c->state = DRAINING;
+	timer_cancel(&c->limit);
+	close_p(&c->slave);
+	read_held(c);
 	if (c->out[OUT].fd < 0 && c->out[ERR].fd < 0) {
 		command_finish(c);
 		return;

@@ -17,8 +17,9 @@ enum {
 
 bool command_stalled(const struct command *c)
 {
-	return c->client &&
-	       outbuf_held(&c->outbuf[OUT]) + outbuf_held(&c->outbuf[ERR]) >= AGENT_WINDOW;
+	size_t held = outbuf_held(&c->outbuf[OUT]) + outbuf_held(&c->outbuf[ERR]);
+
+	return c->client && (held >= AGENT_WINDOW || (held && outbuf_memory() > AGENT_AHEAD_ALL));
 }
 
 /* The oldest commands that nobody reads pay first, with their tails. */

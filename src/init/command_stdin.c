@@ -7,6 +7,13 @@
 
 #include "init/command_priv.h"
 
+static size_t left(const struct stdin_queue *q)
+{
+	return q->ahead.len - q->at;
+}
+
+static size_t ahead_of_all; /* bytes that writers are ahead of all commands */
+
 void command_stdin_init(struct command *c)
 {
 	/* what the pipe has taken is at most half of it */
@@ -14,14 +21,10 @@ void command_stdin_init(struct command *c)
 	buf_init(&c->stdin[WRITERS].ahead, 2 * (AGENT_STDIN_KEEP + AGENT_STDIN_WINDOW));
 }
 
-static size_t left(const struct stdin_queue *q)
-{
-	return q->ahead.len - q->at;
-}
-
 void command_stdin_close(struct command *c)
 {
 	source_close(&c->in);
+	ahead_of_all -= left(&c->stdin[WRITERS]);
 	for (int i = CLIENT; i <= WRITERS; i++) {
 		buf_release(&c->stdin[i].ahead);
 		c->stdin[i].at = 0;
@@ -40,6 +43,7 @@ static uint64_t stdin_taken(const struct command *c)
 static int flush_queue(struct command *c, struct stdin_queue *q)
 {
 	while (left(q)) {
+		bool writers = q == &c->stdin[WRITERS];
 		ssize_t n = write(c->in.fd, q->ahead.data + q->at, left(q));
 
 		if (n < 0 && errno == EINTR)
@@ -47,6 +51,7 @@ static int flush_queue(struct command *c, struct stdin_queue *q)
 		if (n < 0)
 			return -errno;
 		q->at += (size_t)n;
+		ahead_of_all -= writers ? (size_t)n : 0;
 	}
 	return 0;
 }
@@ -84,7 +89,9 @@ static void stdin_flush(struct command *c)
 
 static bool has_room(const struct command *c)
 {
-	return left(&c->stdin[WRITERS]) < AGENT_STDIN_KEEP;
+	size_t waits = left(&c->stdin[WRITERS]);
+
+	return waits < AGENT_STDIN_KEEP && (!waits || ahead_of_all < AGENT_AHEAD_ALL);
 }
 
 static void tell_room(struct command *c)
@@ -120,6 +127,7 @@ static int add(struct command *c, struct stdin_queue *q, const void *data, size_
 		return 0;
 	if (buf_add(&q->ahead, data, len) < 0)
 		return q->ahead.failed;
+	ahead_of_all += q == &c->stdin[WRITERS] ? len : 0;
 	if (len)
 		c->line_open = !strchr("\r\n", ((const char *)data)[len - 1]);
 	stdin_flush(c);

@@ -73,6 +73,9 @@ enum {
 	AGENT_STDIN_ACK_AT = 64 * 1024,    /* bytes of stdin taken that are acknowledged at once */
 	AGENT_STDIN_KEEP = 1024 * 1024,    /* bytes of stdin one command has not taken, in all */
 	AGENT_KEEP_ALL = 64 * 1024 * 1024, /* bytes of unread output kept in one sandbox */
+	/* bytes in one sandbox, of output and of stdin each, from where on clients and commands that are
+	 * behind get no window, but for what they need to go on */
+	AGENT_AHEAD_ALL = 16 * 1024 * 1024,
 	AGENT_ARGS_MAX = 65536,
 	AGENT_ENV_MAX = 4096,
 	AGENT_STRING_MAX = 1024 * 1024,

@@ -17,7 +17,8 @@
 
 enum {
 	BLOCK = WEBSOCKET_FRAME_MAX - 1, /* bytes of output in one frame */
-	OUT_AHEAD = 256 * 1024,          /* bytes given to a client that has not taken them */
+	HURRY_MS = 200,
+	OUT_AHEAD = 256 * 1024,   /* bytes given to a client that has not taken them */
 	INPUT_AHEAD = 256 * 1024, /* bytes taken from a client for a command that does not read */
 };
 
@@ -191,7 +192,8 @@ static void pump(struct attach *a, short revents)
 	uint64_t now = clock_mono_ns();
 
 	if (!may_pump(a)) {
-		if (a->live && now >= websocket_moved_ns(a->ws) + LIVE_PATIENCE_MS * NS_PER_MS)
+		if (a->live && (now >= websocket_moved_ns(a->ws) + LIVE_PATIENCE_MS * NS_PER_MS ||
+				live_hurried(a->row.id)))
 			leave_pump(a, true);
 		return;
 	}
@@ -435,8 +437,8 @@ static uint64_t wake_ns(const struct attach *a)
 		return earlier(wake, a->wait_ns);
 	if (may_pump(a))
 		return earlier(wake, command_wake_ns(a->live));
-	if (a->live)
-		return earlier(wake, websocket_moved_ns(a->ws) + LIVE_PATIENCE_MS * NS_PER_MS);
+	if (a->live) /* looks whether its end is wanted */
+		return earlier(wake, clock_mono_ns() + HURRY_MS * NS_PER_MS);
 	return wake;
 }
 

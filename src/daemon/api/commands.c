@@ -171,9 +171,9 @@ static int check_watched(const struct request *r, struct err *e)
 
 	if (!in->kill_on_disconnect || !r->edge || str_eq(r->edge, "watched"))
 		return 0;
-	err_reason(
-		e, EINVAL, "not_watched",
-		"'kill_on_disconnect' must be written plainly, within the first 32 KiB of the body");
+	err_reason(e, EINVAL, "not_watched",
+		   "'kill_on_disconnect' must be written plainly, within the first 32 KiB of the "
+		   "body");
 	err_hint(e, "put it before the other fields");
 	return err_field(e, "kill_on_disconnect");
 }

@@ -31,9 +31,11 @@ struct websocket {
 	char *early; /* read before us */
 	size_t early_at, early_len;
 	bool paused, gone, closing;
-	bool shut;      /* all is said */
-	struct buf out; /* frames … */
-	size_t sent;    /* … of which the kernel has so many bytes */
+	bool shut;        /* all is said */
+	unsigned words;   /* text that came in this turn */
+	uint64_t left_ns; /* when it left while it was paused; 0: it did not */
+	struct buf out;   /* frames … */
+	size_t sent;      /* … of which the kernel has so many bytes */
 	uint64_t heard_ns, pinged_ns;
 	uint64_t moved_ns; /* when the client last took a byte, or was left to */
 };
@@ -50,7 +52,7 @@ static ssize_t on_recv(wslay_event_context_ptr ctx, uint8_t *buf, size_t len, in
 	ssize_t n;
 
 	(void)flags;
-	if (w->paused)
+	if (w->paused || w->words) /* words may take long: the rest has its turn between them */
 		return stop(ctx, WSLAY_ERR_WOULDBLOCK);
 	if (w->early_at < w->early_len) {
 		size_t piece = w->early_len - w->early_at;
@@ -99,6 +101,7 @@ static void on_message(wslay_event_context_ptr ctx, const struct wslay_event_on_
 	struct websocket *w = arg;
 
 	(void)ctx;
+	w->words += m->opcode == WSLAY_TEXT_FRAME;
 	if (m->opcode == WSLAY_TEXT_FRAME)
 		w->handler->text(w->arg, (const char *)m->msg, m->msg_length);
 	else if (m->opcode == WSLAY_BINARY_FRAME)
@@ -288,7 +291,9 @@ int websocket_fd(const struct websocket *w)
 
 short websocket_events(const struct websocket *w)
 {
-	return (short)((wslay_event_want_read(w->ctx) && !w->paused ? POLLIN : 0) |
+	short reads = !w->paused ? POLLIN : w->left_ns ? 0 : POLLRDHUP;
+
+	return (short)((wslay_event_want_read(w->ctx) ? reads : 0) |
 		       (websocket_pending(w) ? POLLOUT : 0));
 }
 
@@ -301,6 +306,8 @@ static uint64_t later(uint64_t a, uint64_t b)
  * alive while it takes bytes, and then has as long to answer. */
 static uint64_t lost_ns(const struct websocket *w)
 {
+	if (w->paused && w->left_ns)
+		return w->left_ns + WEBSOCKET_LEFT_MS * NS_PER_MS;
 	if (w->paused && !w->closing)
 		return UINT64_MAX;
 	return later(w->heard_ns, w->moved_ns) + WEBSOCKET_LOST_MS * NS_PER_MS;
@@ -333,17 +340,6 @@ uint64_t websocket_wake_ns(const struct websocket *w)
 	return first;
 }
 
-static void watch_the_clock(struct websocket *w)
-{
-	uint64_t now = clock_mono_ns();
-
-	w->gone |= now >= lost_ns(w);
-	if (w->gone || now < ping_ns(w))
-		return;
-	queue(w, WSLAY_PING, "", 0);
-	w->pinged_ns = now;
-}
-
 static void send_pending(struct websocket *w)
 {
 	while (!w->gone && websocket_pending(w)) {
@@ -367,6 +363,30 @@ static void send_pending(struct websocket *w)
 	}
 }
 
+/* That the kernel takes a ping says nothing about the client. */
+static void ping(struct websocket *w)
+{
+	uint64_t moved = w->moved_ns;
+	bool alone = !websocket_pending(w);
+
+	queue(w, WSLAY_PING, "", 0);
+	if (!alone)
+		return;
+	send_pending(w);
+	w->moved_ns = moved;
+}
+
+static void watch_the_clock(struct websocket *w)
+{
+	uint64_t now = clock_mono_ns();
+
+	w->gone |= now >= lost_ns(w);
+	if (w->gone || now < ping_ns(w))
+		return;
+	ping(w);
+	w->pinged_ns = now;
+}
+
 /* What is no WebSocket is told so, and not listened to any more. By hand: for some of it the library
  * has queued a close without a code. */
 static void receive(struct websocket *w)
@@ -377,6 +397,8 @@ static void receive(struct websocket *w)
 	if (!wslay_event_want_read(w->ctx) || wslay_event_recv(w->ctx) == 0 || w->gone)
 		return;
 	wslay_event_shutdown_read(w->ctx);
+	if (w->closing || wslay_event_get_close_sent(w->ctx))
+		return;
 	wslay_event_shutdown_write(w->ctx);
 	mark_first(w);
 	w->closing = true;
@@ -398,10 +420,13 @@ void websocket_turn(struct websocket *w, short revents)
 {
 	bool early = w->early_at < w->early_len;
 
+	w->words = 0;
 	if (early || (revents & (POLLIN | POLLHUP | POLLERR)))
 		receive(w);
 	if (w->paused && (revents & (POLLHUP | POLLERR)))
 		w->gone = true;
+	if (w->paused && (revents & POLLRDHUP) && !w->left_ns)
+		w->left_ns = clock_mono_ns();
 	watch_the_clock(w);
 	/* the library's own answers: a pong, a close */
 	if (!w->gone && wslay_event_want_write(w->ctx) && wslay_event_send(w->ctx) != 0)

@@ -16,7 +16,9 @@ enum {
 	WEBSOCKET_MESSAGE_MAX = 1024 * 1024 + 1, /* bytes of one from the client */
 	WEBSOCKET_FRAME_MAX = 65535,
 	WEBSOCKET_PING_MS = 20000,
-	WEBSOCKET_LOST_MS = 120000,  /* without a byte from the client or to it, and it is gone */
+	WEBSOCKET_LOST_MS = 120000, /* without a byte from the client or to it, and it is gone */
+	WEBSOCKET_LEFT_MS =
+		10000, /* how long the input of a client that left is waited to be taken */
 	WEBSOCKET_CLOSE_MS = 5000,   /* how long its answer to our close is waited for, … */
 	WEBSOCKET_LINGER_MS = 15000, /* … and how long it may take to read that */
 };

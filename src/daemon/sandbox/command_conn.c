@@ -37,6 +37,7 @@ static const char *const reasons[] = {
 	"limit_terminals",
 	"not_a_terminal",
 	"nothing_left",
+	"not_started",
 	"offset_invalid",
 	"runtime_missing",
 	"script_too_long",

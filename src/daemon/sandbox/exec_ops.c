@@ -80,6 +80,7 @@ int exec_terminate(const struct sandbox_row *sandbox, const char *id, int signal
 	r = audit(a, "command.terminate", id, e);
 	if (r < 0)
 		return r;
+	live_hurry(id);
 	r = command_terminate(sandbox->id, id, (uint32_t)signal, grace_ms, e);
 	if (r == -ESRCH && !str_eq(row.status, "INPROGRESS"))
 		return nothing_left(id, e);

@@ -18,6 +18,7 @@ struct node {
 	char id[ID_SIZE];
 	uint64_t total[2]; /* bytes of stdout and stderr in the files */
 	bool held;         /* the pump waits for a viewer */
+	bool hurry;        /* nobody is waited for any more */
 	int wake_fd;       /* the pump's; -1: it asks by the clock while it is held */
 	struct live_viewer *viewers;
 	struct node *next;
@@ -222,7 +223,8 @@ void live_output(const char *id, const uint64_t total[2], uint64_t now_ns, struc
 			v->moved_ns = now_ns;
 		if (total[0] != n->total[0] || total[1] != n->total[1])
 			ring(v->event);
-		hold_for(v, total, now_ns, ret);
+		if (!n->hurry)
+			hold_for(v, total, now_ns, ret);
 	}
 	if (n && n->wake_fd < 0 && ret->held && ret->until_ns > now_ns + ASK_MS * NS_PER_MS)
 		ret->until_ns = now_ns + ASK_MS * NS_PER_MS;
@@ -231,6 +233,31 @@ void live_output(const char *id, const uint64_t total[2], uint64_t now_ns, struc
 		n->held = ret->held;
 	}
 	pthread_mutex_unlock(&lock);
+}
+
+void live_hurry(const char *id)
+{
+	struct node *n;
+
+	pthread_mutex_lock(&lock);
+	n = *place(id);
+	if (n) {
+		n->hurry = true;
+		ring(n->wake_fd);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+bool live_hurried(const char *id)
+{
+	struct node *n;
+	bool hurry;
+
+	pthread_mutex_lock(&lock);
+	n = *place(id);
+	hurry = n && n->hurry;
+	pthread_mutex_unlock(&lock);
+	return hurry;
 }
 
 void live_wake_by(const char *id, int wake_fd)

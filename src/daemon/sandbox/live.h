@@ -47,6 +47,10 @@ bool live_more(struct live_viewer *v);
 /* It has passed on what lies before `at`. */
 void live_passed(struct live_viewer *v, const uint64_t at[2]);
 
+/* Its end is wanted: from now on neither viewers nor the client of its pump hold it. */
+void live_hurry(const char *id);
+bool live_hurried(const char *id);
+
 /* The pump's side. */
 struct live_hold {
 	bool held;         /* somebody is behind: acknowledge no more than … */
