@@ -173,12 +173,13 @@ def traces(instance):
 
 
 def settled(instance, timeout=60):
-    """traces() once the slots made ahead are all there: the same thrice in a row."""
+    """traces() once the slots made ahead are all there: the same for three
+    seconds: the kernel makes the routes of a new link a moment behind it."""
     seen = []
 
     def same():
         seen.append(traces(instance))
-        return len(seen) > 5 and all(s == seen[-1] for s in seen[-5:]) and seen[-1]
+        return len(seen) > 15 and all(s == seen[-1] for s in seen[-15:]) and seen[-1]
 
     return wait_until(same, timeout, "the host comes to rest", poll=0.2)
 

@@ -100,6 +100,7 @@ static void haproxy_cfg(const struct config *c, struct buf *out)
 		 "frontend api\n"
 		 "    bind %s\n"
 		 "    no log\n"
+		 "    http-request deny deny_status 400 if { req.hdrs,length gt 15000 }\n"
 		 "    http-request deny deny_status 400 if { req.hdr_cnt(content-length) gt 1 }\n"
 		 "    http-request deny deny_status 400 if { req.hdr_cnt(host) gt 1 }\n"
 		 "    http-request deny deny_status 400 if { req.hdrs -m reg "
