@@ -291,6 +291,8 @@ services_wait()
 			esac
 		done
 		why=$(services_down_why 5)
+		# with one that is given up come the others that do not look better
+		[ -z "$why" ] || why=$(services_down_why 2)
 		if [ "$why" ] || [ $((now - began)) -ge 30 ]; then
 			[ "$why" ] || why=$(services_down_why 1)
 			[ -z "$why" ] || warn "$why"
