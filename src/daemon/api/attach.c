@@ -108,8 +108,9 @@ static void on_output(void *arg, int stream, uint64_t offset, const void *data, 
 /* The next frame of a stream. 1: one was sent, 0: nothing there. */
 static int send_block(struct attach *a, int s, struct err *e)
 {
+	const char channel = (char)(s + 1);
 	struct output_view v = { 0 };
-	char *room;
+	char data[BLOCK];
 	ssize_t n;
 	int code = output_reader_stat(&a->out[s], &v, e);
 
@@ -119,15 +120,11 @@ static int send_block(struct attach *a, int s, struct err *e)
 		tell_gap(a, s, v.tail_at);
 	if (a->at[s] >= v.total)
 		return 0;
-	room = websocket_room(a->ws, 1 + BLOCK);
-	if (!room)
-		return 0;
-	room[0] = (char)(s + 1);
-	n = output_reader_read(&a->out[s], a->at[s], room + !a->plain, BLOCK, e);
+	n = output_reader_read(&a->out[s], a->at[s], data, sizeof(data), e);
 	if (n < 0)
 		return (int)n;
 	if (n)
-		websocket_commit(a->ws, (size_t)n + !a->plain);
+		websocket_bytes(a->ws, a->plain ? NULL : &channel, data, (size_t)n);
 	a->at[s] += (uint64_t)n;
 	return 1; /* n is 0 where the ring was overwritten meanwhile: the view tells more */
 }

@@ -171,15 +171,6 @@ void websocket_json(struct websocket *w, json_t *object)
 		websocket_close(w, WEBSOCKET_FAULT);
 }
 
-void *websocket_room(struct websocket *w, size_t len)
-{
-	char *room = websocket_closing(w) ? NULL : buf_reserve(&w->out, HEAD_MAX + len);
-
-	if (!room && w->out.failed)
-		w->gone = true;
-	return room ? room + HEAD_MAX : NULL;
-}
-
 /* A server's frame of up to 64 KiB: FIN and opcode, length. */
 static size_t frame_head(unsigned char head[HEAD_MAX], size_t len)
 {
@@ -192,19 +183,6 @@ static size_t frame_head(unsigned char head[HEAD_MAX], size_t len)
 	head[2] = (unsigned char)(len >> 8);
 	head[3] = (unsigned char)len;
 	return HEAD_MAX;
-}
-
-void websocket_commit(struct websocket *w, size_t len)
-{
-	char *frame = w->out.data + w->out.len;
-	unsigned char head[HEAD_MAX];
-	size_t head_len = frame_head(head, len);
-
-	mark_first(w);
-	memcpy(frame, head, head_len);
-	if (head_len < HEAD_MAX)
-		memmove(frame + head_len, frame + HEAD_MAX, len);
-	buf_commit(&w->out, head_len + len);
 }
 
 /* Bytes that the kernel took. */

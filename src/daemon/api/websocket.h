@@ -46,10 +46,6 @@ void websocket_free(struct websocket *w); /* the socket stays the caller's */
 
 /* Takes `object`, NULL included: then memory was short, and the socket is closed with 1011. */
 void websocket_json(struct websocket *w, json_t *object);
-/* Room for the payload of one binary frame of at most WEBSOCKET_FRAME_MAX bytes, which is written
- * there, and then websocket_commit with what it has. NULL when there is no use in it any more. */
-void *websocket_room(struct websocket *w, size_t len);
-void websocket_commit(struct websocket *w, size_t len);
 /* A binary frame of `len` bytes, behind one of `channel` where that is not NULL: at most
  * WEBSOCKET_FRAME_MAX in all. Copied only as far as the kernel does not take it now. */
 void websocket_bytes(struct websocket *w, const char *channel, const void *data, size_t len);
