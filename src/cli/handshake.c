@@ -6,15 +6,13 @@
 #include <strings.h>
 #include <sys/random.h>
 
+#include "base/accept.h"
 #include "base/base64.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/sha1.h"
 #include "base/str.h"
 
 #include "http.h"
-
-#define MAGIC "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 enum {
 	KEY_BYTES = 16,
@@ -29,27 +27,22 @@ struct asked {
 	struct cli *c;
 	struct line *line;
 	const char *path;
-	char accept[KEY_MAX];
+	char accept[ACCEPT_SIZE];
 	struct buf in; /* head, and what came behind it */
 	uint64_t deadline_ns;
 	struct err *e;
 };
 
-static int make_key(struct buf *key, char accept[KEY_MAX])
+static int make_key(struct buf *key, char accept[ACCEPT_SIZE])
 {
-	_cleanup_buf_ struct buf text = BUF_INIT(128), b64 = BUF_INIT(KEY_MAX - 1);
-	unsigned char random[KEY_BYTES], digest[20];
+	unsigned char random[KEY_BYTES];
 
 	if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random))
 		return -EIO;
 	if (base64_encode(key, random, sizeof(random)) < 0)
 		return -ENOMEM;
-	buf_addf(&text, "%s" MAGIC, buf_str(key));
-	sha1(buf_str(&text), text.len, digest);
-	if (text.failed || base64_encode(&b64, digest, sizeof(digest)) < 0)
-		return -ENOMEM;
-	snprintf(accept, KEY_MAX, "%s", buf_str(&b64));
-	return 0;
+	accept_of_key(buf_str(key), accept);
+	return *accept ? 0 : -ENOMEM;
 }
 
 /* Waits for the line, the deadline or an interruption. */

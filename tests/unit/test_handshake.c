@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/accept.h"
 #include "base/cleanup.h"
 
 #include "api/handshake.h"
@@ -117,12 +118,12 @@ static void test_key(void **state)
 /* RFC 6455, 1.3, and another one counted with an independent program. */
 static void test_accept(void **state)
 {
-	char text[HANDSHAKE_ACCEPT_SIZE];
+	char text[ACCEPT_SIZE];
 
 	(void)state;
-	handshake_accept(KEY, text);
+	accept_of_key(KEY, text);
 	assert_string_equal(text, "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
-	handshake_accept("AAAAAAAAAAAAAAAAAAAAAA==", text);
+	accept_of_key("AAAAAAAAAAAAAAAAAAAAAA==", text);
 	assert_string_equal(text, "ICX+Yqv66kxgM0FcWaLWlFLwTAI=");
 }
 

@@ -7,10 +7,7 @@
 #include <strings.h>
 
 #include "base/banned.h"
-#include "base/sha1.h"
 #include "base/str.h"
-
-#define MAGIC "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 enum { KEY_LEN = 24, KEY_BYTES = 16 };
 
@@ -54,15 +51,4 @@ int handshake_check(const struct handshake *h, struct err *e)
 		return err_field(e, "Sec-WebSocket-Key");
 	}
 	return 0;
-}
-
-void handshake_accept(const char *key, char ret[HANDSHAKE_ACCEPT_SIZE])
-{
-	unsigned char digest[20];
-	char text[KEY_LEN + sizeof(MAGIC)];
-
-	snprintf(text, sizeof(text), "%s" MAGIC, key);
-	sha1(text, strlen(text), digest);
-	sodium_bin2base64(ret, HANDSHAKE_ACCEPT_SIZE, digest, sizeof(digest),
-			  sodium_base64_VARIANT_ORIGINAL);
 }

@@ -8,6 +8,7 @@
 #include <strings.h>
 #include <sys/socket.h>
 
+#include "base/accept.h"
 #include "base/banned.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
@@ -217,7 +218,7 @@ static enum MHD_Result upgrade(struct exchange *x, struct MHD_Connection *c)
 		.version = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Sec-WebSocket-Version"),
 		.key = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Sec-WebSocket-Key"),
 	};
-	char accept[HANDSHAKE_ACCEPT_SIZE];
+	char accept[ACCEPT_SIZE];
 	struct MHD_Response *resp;
 	enum MHD_Result ok;
 
@@ -226,7 +227,7 @@ static enum MHD_Result upgrade(struct exchange *x, struct MHD_Connection *c)
 	resp = MHD_create_response_for_upgrade(on_upgraded, x);
 	if (!resp)
 		return MHD_NO;
-	handshake_accept(h.key, accept);
+	accept_of_key(h.key, accept);
 	MHD_add_response_header(resp, "Upgrade", "websocket");
 	MHD_add_response_header(resp, "Sec-WebSocket-Accept", accept);
 	MHD_add_response_header(resp, "X-Request-Id", x->r.id);
