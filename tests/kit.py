@@ -232,11 +232,12 @@ def sandbox_pid(instance, sandbox):
 def inside(instance, sandbox, pattern):
     """Host pids of the sandbox's processes whose command line has the pattern."""
     found = set()
-    groups = [pathlib.Path(g) for g in cgroup_dirs(instance)]
-    for procs in [p for g in groups if g.name == sandbox["id"] for p in g.rglob("cgroup.procs")]:
+    groups = [g for g in cgroup_dirs(instance) if pathlib.Path(g).name == sandbox["id"]]
+    # walk, not glob: commands end meanwhile, and their groups go
+    for group in [below for g in groups for below, _, _ in os.walk(g)]:
         pids = []
         with contextlib.suppress(OSError):
-            pids = procs.read_text().split()
+            pids = pathlib.Path(group, "cgroup.procs").read_text().split()
         for pid in pids:
             with contextlib.suppress(OSError):
                 line = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")

@@ -11,8 +11,8 @@ import time
 
 import pytest
 
-from kit import (JSONL, background, command_state, errors_of, execute, finished, logs, output,
-                 split_answer, until)
+from kit import (JSONL, background, command_state, errors_of, execute, finished, inside, logs,
+                 output, split_answer, until)
 
 MIB = 1 << 20
 
@@ -28,25 +28,6 @@ def refused(instance, box, fields, field):
     error = errors_of(answer)[0]
     assert error["field"] == field, error
     return error
-
-
-def inside(instance, sandbox, pattern):
-    """Host pids of the sandbox's processes whose command line has the pattern."""
-    base = pathlib.Path("/sys/fs/cgroup/unified") / instance.name / sandbox["id"]
-    if not base.exists():
-        base = pathlib.Path("/sys/fs/cgroup") / instance.name / sandbox["id"]
-    found = []
-    for procs in base.rglob("cgroup.procs"):
-        for pid in procs.read_text().split():
-            try:
-                line = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
-                state = re.search(r"^State:\s+(\S)", pathlib.Path(f"/proc/{pid}/status")
-                                  .read_text(), re.M).group(1)
-            except OSError:
-                continue
-            if re.search(pattern, line.decode(errors="replace")) and state not in "ZX":
-                found.append(int(pid))
-    return found
 
 
 # --- how a command ends --------------------------------------------------------------------------
