@@ -212,6 +212,31 @@ static int on_input(struct conn *c, const struct message *m)
 	return 0;
 }
 
+static void files_gone(void *arg)
+{
+	struct conn *c = arg;
+
+	c->files = NULL;
+	conn_advance(c, -EPIPE);
+}
+
+static int on_file(struct conn *c, const struct message *m)
+{
+	struct agent_file f;
+	struct err e = ERR_INIT;
+
+	if (file_get_request(m, &f) < 0)
+		return -EPROTO;
+	c->files = file_call_start(m, c->s.fd, &c->in, files_gone, c, &e);
+	if (!c->files) {
+		put_err(c, &e);
+		return 0;
+	}
+	c->phase = PHASE_FILES;
+	frame_reader_release(&c->in);
+	return 0;
+}
+
 static int on_stop(struct conn *c, const struct message *m)
 {
 	uint32_t grace_ms;
@@ -238,6 +263,7 @@ static const struct handler {
 	{ AGENT_STOP, 1u << PHASE_IDLE, on_stop },
 	{ AGENT_RESIZE, 1u << PHASE_IDLE, on_resize },
 	{ AGENT_INPUT, 1u << PHASE_IDLE, on_input },
+	{ AGENT_FILE, 1u << PHASE_IDLE, on_file },
 	{ AGENT_STDIN, 1u << PHASE_COMMAND | 1u << PHASE_INPUT, on_stdin },
 	{ AGENT_STDIN_EOF, 1u << PHASE_COMMAND | 1u << PHASE_INPUT, on_stdin_eof },
 	{ AGENT_ACK, 1u << PHASE_COMMAND, on_ack },
@@ -263,7 +289,8 @@ int conn_end(struct conn *c)
 
 bool conn_holds(struct conn *c)
 {
-	return c->phase == PHASE_INPUT && !command_input_room(&c->writer);
+	return c->phase == PHASE_FILES ||
+	       (c->phase == PHASE_INPUT && !command_input_room(&c->writer));
 }
 
 static void client_changed(struct command_client *client)
@@ -304,6 +331,8 @@ void conn_ops_init(struct conn *c)
 
 void conn_ops_release(struct conn *c)
 {
+	if (c->files)
+		file_call_forget(c->files);
 	command_detach(&c->client);
 	command_wait_cancel(&c->waiter);
 	command_input_cancel(&c->writer);

@@ -14,6 +14,7 @@
 
 #include "init/command.h"
 #include "init/conn.h"
+#include "init/file_calls.h"
 #include "init/loop.h"
 
 enum phase {
@@ -22,6 +23,7 @@ enum phase {
 	PHASE_COMMAND,   /* attached to a command, or about to be */
 	PHASE_INPUT,     /* writes to a command that another one is attached to */
 	PHASE_WAITING,   /* TERMINATE, until the tree is gone */
+	PHASE_FILES,     /* a process of its own speaks to the peer */
 	PHASE_LINGERING, /* answered: what comes is thrown away */
 };
 
@@ -38,6 +40,7 @@ struct conn {
 	struct command_client client;
 	struct command_waiter waiter;
 	struct command_writer writer;
+	struct file_call *files;
 };
 
 /* conn.c */

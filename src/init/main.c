@@ -25,6 +25,7 @@
 
 #include "init/command.h"
 #include "init/conn.h"
+#include "init/file_calls.h"
 #include "init/init_fds.h"
 #include "init/loop.h"
 #include "init/shutdown.h"
@@ -48,6 +49,7 @@ static void reap(struct timer *t)
 			shutdown_reaped();
 			return;
 		}
+		file_call_reaped(pid);
 		command_reaped(pid, status);
 	}
 	timer_set(t, 0, reap);

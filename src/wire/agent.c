@@ -302,11 +302,9 @@ int agent_get_started(const struct message *m, struct agent_started *ret)
 
 void agent_output_head(const struct agent_output *o, unsigned char ret[AGENT_OUTPUT_HEAD])
 {
-	uint32_t len = htole32((uint32_t)(AGENT_OUTPUT_HEAD - FRAME_HEAD + o->len));
 	uint64_t offset = htole64(o->offset);
 
-	memcpy(ret, &len, sizeof(len));
-	ret[4] = AGENT_OUTPUT;
+	frame_head(AGENT_OUTPUT, AGENT_OUTPUT_HEAD - FRAME_HEAD + o->len, ret);
 	ret[FRAME_HEAD] = o->stream;
 	memcpy(ret + FRAME_HEAD + 1, &offset, sizeof(offset));
 }

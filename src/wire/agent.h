@@ -19,6 +19,7 @@
  *   list          LIST                                COMMAND… DONE
  *   forget        FORGET                              DONE or FAIL
  *   stop          STOP                                DONE, then the sandbox ends
+ *   files         see files.h
  *
  * A client that leaves before STARTED has given up: what has not been executed by then is not run.
  *
@@ -65,7 +66,7 @@
 #include "wire/frame.h"
 
 enum {
-	AGENT_VERSION = 2, /* 2: INPUT, RESIZE, RUN_TERMINAL, RUNTIME_SHELL */
+	AGENT_VERSION = 3, /* 2: INPUT, RESIZE, RUN_TERMINAL, RUNTIME_SHELL; 3: files.h */
 	AGENT_OLDEST = 1,
 	AGENT_MESSAGE_MAX = 2 * 1024 * 1024 + 64 * 1024, /* bytes: a RUN with 1 MiB of script */
 	AGENT_WINDOW = 256 * 1024,         /* bytes sent and not acknowledged, both streams */

@@ -81,17 +81,17 @@ enum file_flag {
 
 /* What to do. Strings belong to the message it was decoded from. */
 struct agent_file {
-	uint8_t op;               /* enum file_op */
-	uint32_t flags;           /* enum file_flag */
-	uint32_t mode;            /* 0–07777 */
-	uint32_t limit;           /* list, search: 1–FILE_LIMIT_MAX; else 0 */
+	uint8_t op;     /* enum file_op */
+	uint32_t flags; /* enum file_flag */
+	uint32_t mode;  /* 0–07777 */
+	uint32_t limit; /* list, search: 1–FILE_LIMIT_MAX; else 0 */
 	const char *path;
-	const char *to;           /* move: path; list: the cursor, a path relative to `path`; else "" */
-	const char *user;         /* whose new objects are: name or uid, must exist; "" = default_user */
+	const char *to;   /* move: path; list: the cursor, a path relative to `path`; else "" */
+	const char *user; /* whose new objects are: name or uid, must exist; "" = default_user */
 	const char *default_user; /* falls back to root */
-	const char *owner;        /* set: "user", "user:group", ":group", names or numbers; "" = keep */
-	const char *name;         /* search: glob of names, "" = any */
-	const char *text;         /* search: bytes a line has, "" = names only */
+	const char *owner; /* set: "user", "user:group", ":group", names or numbers; "" = keep */
+	const char *name;  /* search: glob of names, "" = any */
+	const char *text;  /* search: bytes a line has, "" = names only */
 };
 
 struct agent_go {
@@ -109,14 +109,14 @@ enum entry_kind {
 };
 
 struct agent_entry {
-	uint8_t kind;       /* enum entry_kind, of the object itself */
-	uint8_t leads_to;   /* of a link's target, ENTRY_FILE where that is missing; else `kind` */
-	uint32_t mode;      /* 0–07777 */
+	uint8_t kind;     /* enum entry_kind, of the object itself */
+	uint8_t leads_to; /* of a link's target, ENTRY_FILE where that is missing; else `kind` */
+	uint32_t mode;    /* 0–07777 */
 	uint32_t uid, gid;
-	uint64_t size;      /* bytes; of a link that of its target, 0 where that is missing */
-	int64_t mtime_ns;   /* since 1970 */
-	const char *path;   /* list: relative to the listed directory; else absolute */
-	const char *owner;  /* the user's name, "" where it has none */
+	uint64_t size;     /* bytes; of a link that of its target, 0 where that is missing */
+	int64_t mtime_ns;  /* since 1970 */
+	const char *path;  /* list: relative to the listed directory; else absolute */
+	const char *owner; /* the user's name, "" where it has none */
 	const char *group;
 	const char *target; /* link: what it holds; else "" */
 };
@@ -138,8 +138,8 @@ enum file_change {
 };
 
 struct agent_event {
-	uint8_t change; /* enum file_change */
-	uint8_t dir;    /* 0, 1: it is a directory */
+	uint8_t change;          /* enum file_change */
+	uint8_t dir;             /* 0, 1: it is a directory */
 	const char *path, *from; /* absolute */
 };
 

@@ -112,16 +112,24 @@ bool frame_reader_idle(const struct frame_reader *r)
 	return r->used == r->raw.len && (r->handed || !r->whole.len);
 }
 
+void frame_head(uint8_t type, size_t len, unsigned char ret[FRAME_HEAD])
+{
+	uint32_t le = htole32((uint32_t)len);
+
+	memcpy(ret, &le, sizeof(le));
+	ret[4] = type;
+}
+
 int frame_put(struct buf *out, uint8_t type, const void *data, size_t len)
 {
 	const char *p = data;
 
 	do {
 		uint32_t piece = len > FRAME_MAX ? FRAME_MAX : (uint32_t)len;
-		uint32_t le = htole32(piece);
+		unsigned char head[FRAME_HEAD];
 
-		buf_add(out, &le, sizeof(le));
-		buf_addc(out, (char)(piece < len ? FRAME_MORE : type));
+		frame_head(piece < len ? FRAME_MORE : type, piece, head);
+		buf_add(out, head, sizeof(head));
 		buf_add(out, p, piece);
 		if (piece)
 			p += piece;

@@ -218,6 +218,11 @@ class Terminal(Case):
         while what not in c.out[0]:
             c.step()
 
+    def until_runs(self, words):
+        """A shell that is hung up while it starts a program may leave it waiting for its end."""
+        while words and not self.a.sh(f"pgrep -x {words[0]}").out[0]:
+            time.sleep(0.01)
+
     def test_is_a_terminal(self):
         c = self.a.sh("tty; test -t 0 -a -t 1 -a -t 2 && echo all; stty size; echo $TERM; "
                       "ps -o pid=,sid=,pgid=,tpgid= -p $$; stat -c '%u %g %a' $(tty); "
@@ -291,6 +296,7 @@ class Terminal(Case):
                 c = self.start("", runtime=d.SHELL)
                 c.feed(b"echo rea''dy; " + (before or "\n").encode())
                 self.until_out(c, b"ready")
+                self.until_runs(before.split())
                 begin = time.monotonic()
                 if how == "hang up":
                     self.a.conn().signal(c.id, signal.SIGHUP)

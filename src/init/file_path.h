@@ -1,0 +1,39 @@
+#pragma once
+/*
+ * From a path of the caller's to descriptors, by the sandbox's own kernel and in its own root.
+ *
+ * Links are followed, where the call says so, as any program inside would follow them; magic links
+ * of /proc are not, so that none leads to what this process holds. Opening never waits (FIFOs) and has
+ * no effect (devices): what is opened is a regular file or a directory, or an error.
+ *
+ * Errors carry the errno and name the path, quoted.
+ */
+#include <sys/stat.h>
+
+#include "base/err.h"
+#include "wire/files.h"
+
+/* O_PATH descriptor of the parent directory of `path` (its links followed), and its last component,
+ * which points into `path`. -EINVAL where there is none ("/", "..", "." at the end); trailing
+ * slashes are ignored: the component is then copied. The caller owns the descriptor. */
+int file_parent(const char *path, char ret_leaf[FILE_NAME_MAX + 1], struct err *e);
+/* The same; missing directories are made, 0755, owned by `uid` and `gid`. */
+int file_parent_make(const char *path, uid_t uid, gid_t gid, char ret_leaf[FILE_NAME_MAX + 1],
+		     struct err *e);
+
+/* The object itself, links followed or (`follow` false) a link at the end not: an O_PATH
+ * descriptor, its status in `ret`. */
+int file_find(const char *path, bool follow, struct stat *ret, struct err *e);
+
+/* Opened to be read: O_RDONLY of a regular file or directory, found at `path` or below `dir`
+ * (AT_FDCWD: an absolute path). -EINVAL "not a regular file or directory" for all else. With
+ * O_NOFOLLOW in `flags` a link at the end is ELOOP. */
+int file_open(int dir, const char *path, int flags, struct stat *ret, struct err *e);
+
+/* Fills `ret` for the object `name` in `dir` (name "": `dir` itself), as it is told under `path`,
+ * whose strings live until the next call. 0 or a negative errno. */
+int file_entry(int dir, const char *name, const char *path, struct agent_entry *ret);
+
+/* A text for errors: control characters and what is not UTF-8 escaped, cut where it is long. */
+enum { FILE_QUOTED_SIZE = 160 };
+const char *file_quote(const char *path, char ret[FILE_QUOTED_SIZE]);
