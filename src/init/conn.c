@@ -11,6 +11,7 @@
 #include "base/log.h"
 
 #include "init/conn_priv.h"
+#include "init/send_pages.h"
 
 enum {
 	CONNS_MAX = 2048,
@@ -53,22 +54,24 @@ static size_t pending(const struct conn *c)
 	return c->out.len - c->written;
 }
 
-/* From where it lies to the socket; only what the socket does not take is copied. */
+/* By reference: it stays in its chunk until it is acknowledged. Only what the socket does not take
+ * is copied. */
 static int send_output(struct conn *c, const struct agent_output *o)
 {
 	unsigned char head[AGENT_OUTPUT_HEAD];
 	struct iovec parts[2] = { { head, sizeof(head) }, { (void *)o->data, o->len } };
-	struct msghdr m = { .msg_iov = parts, .msg_iovlen = 2 };
 	size_t sent;
 	ssize_t n;
 
 	agent_output_head(o, head);
 	do
-		n = sendmsg(c->s.fd, &m, MSG_NOSIGNAL);
+		n = send(c->s.fd, head, sizeof(head), MSG_NOSIGNAL | MSG_MORE);
 	while (n < 0 && errno == EINTR);
 	if (n < 0 && errno != EAGAIN)
 		return -errno;
 	sent = n > 0 ? (size_t)n : 0;
+	if (sent == sizeof(head))
+		sent += send_pages(c->s.fd, o->data, o->len);
 	for (int i = 0; i < 2; i++) {
 		size_t skip = sent < parts[i].iov_len ? sent : parts[i].iov_len;
 

@@ -882,7 +882,7 @@ class Many(Case):
                     self.assertEqual((e.reason, line[2]), ("nothing_left", 0))
         self.assertTrue(wait_for(lambda: not self.sandbox_processes(), 20))
         self.assertTrue(wait_for(lambda: not self.a.leaves(), 20))
-        self.assertTrue(wait_for(lambda: self.a.fds() < 12), self.a.fds())
+        self.assertTrue(wait_for(lambda: self.a.fds() < 14), self.a.fds())
         self.assertEqual(self.a.sh("echo alive").out[0], b"alive\n")
 
     def test_orphans_are_reaped(self):
