@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import os
 import pathlib
 import re
 import socket
