@@ -628,3 +628,28 @@ def test_more_out_than_in(instance, sandbox):
     done = execute(instance, sandbox, "sed 's/x/xxxxxxxxxxxxxxxxxxxx/g' | wc -c",
                    stdin="x" * 900000, timeout=60)
     assert done["stdout"] == f"{900000 * 20}\n", done
+
+
+def test_records_are_bounded(instance, new_sandbox):
+    """The newest 1,000 are kept, with their output, and what runs."""
+    sandbox = new_sandbox()
+    running = background(instance, sandbox, "exec sleep 1000")
+    first = background(instance, sandbox, "echo first")
+    finished(instance, sandbox, first)
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: execute(instance, sandbox, args=["/bin/true"]), range(1100)))
+
+    def kept():
+        found, query = [], ""
+        while True:
+            page = instance.api("GET", f"/sandboxes/{sandbox['id']}/commands?limit=100{query}").json
+            found += [c["id"] for c in page["commands"]]
+            if "next_cursor" not in page:
+                return found
+            query = f"&cursor={page['next_cursor']}"
+
+    until(lambda: len(kept()) == 1000, "the oldest are gone", 20)
+    assert running["id"] in kept() and first["id"] not in kept()
+    assert command_state(instance, sandbox, running)["status"] == "INPROGRESS"
+    assert not [p for p in (instance.base / "state").rglob(f"*{first['id']}*")]
+    assert instance.api("GET", f"/sandboxes/{sandbox['id']}/commands/{first['id']}").status == 404

@@ -96,24 +96,3 @@ int exec_adopt(const char *sandbox, struct err *e)
 	free(ids.id);
 	return 0;
 }
-
-int exec_prune(struct err *e)
-{
-	for (;;) {
-		char sandbox[ID_SIZE], id[ID_SIZE];
-		_cleanup_tx_ struct tx t = TX_INIT;
-		struct err ignored = ERR_INIT;
-		int r = tx_begin(&t, STORE_RECORD, e);
-
-		if (!r)
-			r = commands_prune(&t, sandbox, id, e);
-		if (r <= 0)
-			return r;
-		r = tx_commit(&t, e);
-		if (r < 0)
-			return r;
-		if (output_remove(sandbox, id, &ignored) < 0)
-			log_warn("command %s: remove its output: %s", id, ignored.text);
-		command_forget(sandbox, id, &ignored);
-	}
-}

@@ -137,20 +137,37 @@ int commands_running_each(struct tx *t, const char *sandbox,
 		    each, arg, e);
 }
 
-int commands_prune(struct tx *t, char ret_sandbox[ID_SIZE], char ret_id[ID_SIZE], struct err *e)
+int commands_overfull(struct tx *t, char ret_sandbox[ID_SIZE], int64_t *ret_more, const char *after,
+		      struct err *e)
 {
+	/* from the index alone */
 	sqlite3_stmt *s = tx_query(t, e,
-				   "SELECT id, sandbox FROM commands c WHERE status <> 'INPROGRESS'"
-				   " AND sandbox IN (SELECT sandbox FROM commands GROUP BY sandbox"
-				   " HAVING COUNT(*) > ?) ORDER BY seq LIMIT 1",
-				   "d", COMMANDS_KEPT);
+				   "SELECT sandbox, COUNT(*) - ?1 AS more FROM commands"
+				   " WHERE sandbox > ?2 GROUP BY sandbox HAVING more > 0"
+				   " ORDER BY sandbox LIMIT 1",
+				   "ds", COMMANDS_KEPT, after);
 	int r = s ? tx_step(t, s, e) : -e->code;
 
 	if (r <= 0)
 		return r;
-	col_copy(s, 0, ret_id, ID_SIZE);
-	col_copy(s, 1, ret_sandbox, ID_SIZE);
+	col_copy(s, 0, ret_sandbox, ID_SIZE);
+	*ret_more = sqlite3_column_int64(s, 1);
 	sqlite3_reset(s);
-	r = command_remove(t, ret_id, e);
-	return r < 0 ? r : 1;
+	return 1;
+}
+
+int commands_oldest_ended(struct tx *t, const char *sandbox, int64_t most, char (*ret)[ID_SIZE],
+			  struct err *e)
+{
+	sqlite3_stmt *s = tx_query(t, e,
+				   "SELECT id FROM commands WHERE sandbox = ?"
+				   " AND status <> 'INPROGRESS' ORDER BY seq LIMIT ?",
+				   "si", sandbox, most);
+	int r = s ? 0 : -e->code, n = 0;
+
+	while (s && n < most && (r = tx_step(t, s, e)) > 0)
+		col_copy(s, 0, ret[n++], ID_SIZE);
+	if (s)
+		sqlite3_reset(s);
+	return r < 0 ? r : n;
 }

@@ -151,8 +151,13 @@ int commands_each(struct tx *t, const char *sandbox, int64_t before,
 int commands_running_each(struct tx *t, const char *sandbox,
 			  int (*each)(void *arg, struct command_row *row), void *arg,
 			  struct err *e);
-/* Removes the oldest ended one beyond COMMANDS_KEPT of any sandbox: 1, or 0 when there is none. */
-int commands_prune(struct tx *t, char ret_sandbox[ID_SIZE], char ret_id[ID_SIZE], struct err *e);
+/* The next sandbox behind `after` that has more than COMMANDS_KEPT, and how many more: 1, or 0 when
+ * there is none. */
+int commands_overfull(struct tx *t, char ret_sandbox[ID_SIZE], int64_t *ret_more, const char *after,
+		      struct err *e);
+/* The ids of the oldest that have ended, at most `most`; their count. */
+int commands_oldest_ended(struct tx *t, const char *sandbox, int64_t most, char (*ret)[ID_SIZE],
+			  struct err *e);
 
 /* audit.c: a row's hash covers its content and the hash of the row before */
 int audit_add(struct tx *t, const struct actor *a, const char *action, const char *object,
