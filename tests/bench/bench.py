@@ -23,6 +23,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 TREE = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(TREE / "tests/instance")]
 
+import files as bench_files  # noqa: E402
 import host as bench_host  # noqa: E402
 import instance  # noqa: E402
 
@@ -155,6 +156,19 @@ class Burst(Row):
         self.times[self.names[0]] += self.once()
 
 
+class Seldom(Row):
+    """A row of one value that takes seconds: measured in the first rounds only."""
+
+    def __init__(self, group, name, once):
+        super().__init__(group, [name], once)
+        self.left = bench_files.ROUNDS + 1
+
+    def block(self, count):
+        if self.left:
+            self.left -= 1
+            super().block(1)
+
+
 class Programs:
     """Ours that speak to an instance, which ends only when they have."""
 
@@ -250,7 +264,10 @@ def percentile(values, part):
 
 def report(rows):
     for group, references in (("create", (LIMIT, CRUN_RUN)), ("exec", (CRUN_EXEC,)),
-                              ("load", (ALONE,)), ("stream of 1 GiB", (PIPE,))):
+                              ("load", (ALONE,)), ("stream of 1 GiB", (PIPE,)),
+                              ("file of 1 GiB", (bench_files.CP,)),
+                              ("10,000 files in", (bench_files.UNPACK,)),
+                              ("10,000 files out", (bench_files.PACK,))):
         times = {n: t for row in rows if row.group == group for n, t in row.times.items() if t}
         if not times:
             continue
@@ -309,7 +326,8 @@ def main():
                 with contextlib.closing(Programs(o.build)) as programs:
                     run(list(host_rows(host)) + list(api_rows(skerry, image))
                         + list(load_rows(skerry, image, programs))
-                        + list(stream_rows(skerry, image, programs)), o)
+                        + list(stream_rows(skerry, image, programs))
+                        + list(bench_files.rows(skerry, image, Seldom)), o)
     print("\nafterwards: " + environment())
 
 
