@@ -32,7 +32,7 @@ def errors_of(answer):
     assert isinstance(answer.json, dict) and list(answer.json) == ["errors"], answer
     assert answer.json["errors"], answer
     for error in answer.json["errors"]:
-        assert set(error) <= {"message", "code", "field", "hint"}, answer
+        assert set(error) <= {"message", "code", "errno", "field", "hint"}, answer
         assert error["message"] and re.fullmatch(r"[a-z][a-z0-9_]*", error["code"]), answer
     return answer.json["errors"]
 

@@ -107,6 +107,25 @@ int frame_reader_next(struct frame_reader *r, struct message *ret)
 	}
 }
 
+size_t frame_reader_take(struct frame_reader *r, void *out, size_t len)
+{
+	size_t left = r->raw.len - r->used, n = len < left ? len : left;
+
+	frame_drop(r);
+	if (n)
+		memcpy(out, r->raw.data + r->used, n);
+	r->used += n;
+	return n;
+}
+
+int frame_reader_give_back(struct frame_reader *r, const void *data, size_t len)
+{
+	if (r->used == r->raw.len) /* then some of it may never have been in here */
+		return frame_reader_feed(r, data, len);
+	r->used -= len;
+	return 0;
+}
+
 bool frame_reader_idle(const struct frame_reader *r)
 {
 	return r->used == r->raw.len && (r->handed || !r->whole.len);

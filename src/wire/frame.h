@@ -48,6 +48,13 @@ int frame_reader_feed(struct frame_reader *r, const void *data, size_t len);
  * -EMSGSIZE above the ceiling, -ENOMEM. */
 int frame_reader_next(struct frame_reader *r, struct message *ret);
 
+/* Takes bytes that were read and are not yet of a message handed out, at most `len`: for who reads
+ * on by itself. The count. */
+size_t frame_reader_take(struct frame_reader *r, void *out, size_t len);
+
+/* Puts back what was taken last. 0 or -ENOMEM. */
+int frame_reader_give_back(struct frame_reader *r, const void *data, size_t len);
+
 /* Nothing of a message waits for its rest. */
 bool frame_reader_idle(const struct frame_reader *r);
 

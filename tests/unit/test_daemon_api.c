@@ -227,7 +227,7 @@ static void test_paths(void **state)
 		{ "GET", "/sandboxes?tag=%ff", 400, "bad_encoding", "query" },
 		{ "GET", "/sandboxes?project=none", 404, "project_not_found", "project" },
 		{ "POST", "/sandboxes/a/start?x=1", 400, "unknown_field", "x" },
-		{ "GET", "/sandboxes/a/content/etc/passwd", 400, "not_available", "files" },
+		{ "GET", "/sandboxes/a/apps/web", 400, "not_available", "apps" },
 		{ "GET", "/sandboxes/snapshots/sn1", 400, "not_available", "snapshots" },
 		{ "GET", "//workspaces/other/sandboxes", 404, "workspace_not_found", "" },
 		{ "GET", "//workspaces/%2e%2e/sandboxes", 400, "invalid_field", "workspace" },

@@ -215,11 +215,12 @@ void dispatch_answer(struct request *r, const struct err *e)
 	} else {
 		if (!r->status)
 			r->status = r->route->status;
-		if (r->stream || r->status == 204)
+		if (r->stream || r->written || r->status == 204)
 			return;
 		if (!r->text)
 			v = json_incref(r->answer);
 	}
+	free(r->written);
 	r->written = r->text && !e->code ? strdup(r->text) : v ? json_dumps(v, JSON_ANSWER) : NULL;
 	json_decref(v);
 	if (!r->written) {

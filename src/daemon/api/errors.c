@@ -24,7 +24,9 @@ static const struct {
 	{ ETIME, 408, "request_timeout", 0 },
 	{ EEXIST, 409, "exists", 0 },
 	{ EBUSY, 409, "conflict", 0 },
+	{ EFBIG, 413, "too_large", 0 },
 	{ EMEDIUMTYPE, 415, "unsupported_media_type", 0 },
+	{ ERANGE, 416, "range_not_satisfiable", 0 },
 	{ EDOM, 422, "cannot_work", 0 },
 	{ EPROTOTYPE, 426, "upgrade_required", 0 },
 	{ EUSERS, 429, "too_many_requests", 1 },
@@ -67,6 +69,8 @@ json_t *error_json(const struct err *e)
 
 	json_object_set_new(one, "message", json_any_string(text, strlen(text)));
 	json_object_set_new(one, "code", json_string(word));
+	if (e->cause)
+		json_object_set_new(one, "errno", json_string(e->cause));
 	if (*e->field)
 		json_object_set_new(one, "field", json_any_string(e->field, strlen(e->field)));
 	if (*e->hint)

@@ -31,10 +31,12 @@ static int command_check(const char *s, struct err *e)
 					      ID_RANDOM);
 }
 
+/* Without a check: it takes the rest of the path, which is the absolute path of a file. */
 static const struct {
 	const char *name;
 	int (*check)(const char *s, struct err *e);
 } kinds[] = {
+	{ "{path}", NULL },
 	{ "{workspace}", word_check },
 	{ "{sandbox_id}", handle_check },
 	{ "{command_id}", command_check },
@@ -46,9 +48,15 @@ static size_t piece(const char *pattern)
 	return strcspn(pattern, "/");
 }
 
-/* Matches, noting the parameters' values in `params` and their names in `names`. */
+static bool takes_rest(const char *pattern)
+{
+	return !strncmp(pattern, "{path}", 6);
+}
+
+/* Matches, noting the parameters' values in `params` and their names in `names`; `*ret_rest` is
+ * where a rest starts, else -1. */
 static bool matches(const struct request *r, const char *pattern, const char **params,
-		    const char **names)
+		    const char **names, int *ret_rest)
 {
 	unsigned i = 0, n = 0;
 
@@ -57,6 +65,11 @@ static bool matches(const struct request *r, const char *pattern, const char **p
 
 		if (len == 2 && !memcmp(p, "**", 2))
 			return true;
+		if (takes_rest(p)) {
+			*ret_rest = (int)i;
+			names[n] = p;
+			return true;
+		}
 		if (i == r->segments_count)
 			return false;
 		if (*p == '{') {
@@ -68,7 +81,7 @@ static bool matches(const struct request *r, const char *pattern, const char **p
 		i++;
 		p += len;
 	}
-	return i == r->segments_count;
+	return i == r->segments_count && !r->segments_more;
 }
 
 static int check_params(const struct request *r, const char *const *names, struct err *e)
@@ -77,13 +90,22 @@ static int check_params(const struct request *r, const char *const *names, struc
 		for (unsigned k = 0; k < ARRAY_SIZE(kinds); k++) {
 			size_t len = strlen(kinds[k].name);
 
-			if (strncmp(kinds[k].name, names[i], len) != 0)
+			if (!kinds[k].check || strncmp(kinds[k].name, names[i], len) != 0)
 				continue;
 			if (kinds[k].check(r->params[i], e) < 0)
 				return err_field(e, "%.*s", (int)len - 2, kinds[k].name + 1);
 		}
 	}
 	return 0;
+}
+
+static int take_params(struct request *r, const char *const *names, int rest, struct err *e)
+{
+	int code = check_params(r, names, e);
+
+	if (code < 0 || rest < 0)
+		return code;
+	return request_rest(r, (unsigned)rest, e);
 }
 
 static int no_route(struct request *r, struct err *e)
@@ -95,6 +117,10 @@ static int no_route(struct request *r, struct err *e)
 				   "the path has a part that is '.', '..' or contains '/'");
 			return err_field(e, "path");
 		}
+	}
+	if (r->segments_more) {
+		err_reason(e, EINVAL, "bad_path", "the path has too many parts");
+		return err_field(e, "path");
 	}
 	err_reason(e, ENOENT, "path_not_found", "there is nothing at '%s'", r->path);
 	return err_hint(e, "/openapi.json lists the paths");
@@ -117,17 +143,19 @@ int route_find(struct request *r, struct err *e)
 	static _Thread_local char allow[64];
 	const char *names[PARAMS_MAX + 1], *params[PARAMS_MAX + 1];
 	bool any = false;
+	int rest = -1;
 
 	allow[0] = '\0';
 	for (const struct route *t = routes; t->method; t++) {
 		memset(names, 0, sizeof(names));
 		memset(params, 0, sizeof(params));
-		if (!matches(r, t->pattern, params, names))
+		rest = -1;
+		if (!matches(r, t->pattern, params, names, &rest))
 			continue;
 		memcpy(r->params, params, sizeof(r->params));
 		if (method_fits(t->method, r->method)) {
 			r->route = t;
-			return check_params(r, names, e);
+			return take_params(r, names, rest, e);
 		}
 		any = true;
 		for (unsigned i = 0; i < ARRAY_SIZE(methods); i++) {

@@ -1,11 +1,14 @@
 #include "api/request.h"
 
 #include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/banned.h"
 
 #include "access/limits.h"
+#include "api/files_path.h"
 #include "api/routes.h"
 #include "sandbox/identifier.h"
 
@@ -25,6 +28,11 @@ void request_release(struct request *r)
 	free(r->content_type);
 	free(r->idempotency_key);
 	free(r->accept);
+	free(r->range);
+	free(r->if_range);
+	free(r->rest);
+	for (unsigned i = 0; i < r->headers_count; i++)
+		free(r->headers[i].value);
 	free(r->edge);
 	buf_release(&r->body);
 	json_decref(r->body_json);
@@ -124,14 +132,49 @@ int request_parse(struct request *r, struct err *e)
 		if (at)
 			*at = '\0';
 		if (r->segments_count == SEGMENTS_MAX) {
-			err_reason(e, EINVAL, "bad_path", "the path has too many parts");
-			return err_field(e, "path");
+			r->segments_more = true;
+			break;
 		}
 		if (percent_decode(segment, false) < 0)
 			return bad_encoding(e, "path");
 		r->segments[r->segments_count++] = segment;
 	}
 	return parse_query(r, query, e);
+}
+
+int request_rest(struct request *r, unsigned i, struct err *e)
+{
+	const char *raw = "";
+	char *at;
+
+	/* decoding shortens a segment where it stands, so it starts where it came */
+	if (i < r->segments_count)
+		raw = r->path + (r->segments[i] - r->target);
+	free(r->rest);
+	r->rest = at = malloc(strlen(raw) + 2);
+	if (!at)
+		return err_set(e, ENOMEM, "out of memory");
+	*at = '/';
+	memcpy(at + 1, raw, strlen(raw) + 1);
+	if (percent_decode(at, false) < 0)
+		return bad_encoding(e, "path");
+	return file_path_tidy(at, e) < 0 ? err_field(e, "path") : 0;
+}
+
+int request_header(struct request *r, const char *name, struct err *e, const char *fmt, ...)
+{
+	char *value;
+	va_list ap;
+	int n;
+
+	va_start(ap, fmt);
+	n = vasprintf(&value, fmt, ap);
+	va_end(ap);
+	if (n < 0 || r->headers_count == HEADERS_MAX)
+		return err_set(e, ENOMEM, "out of memory");
+	r->headers[r->headers_count].name = name;
+	r->headers[r->headers_count++].value = value;
+	return 0;
 }
 
 const char *request_query(const struct request *r, const char *name)

@@ -21,6 +21,7 @@ enum {
 	SEGMENTS_MAX = 64,
 	PARAMS_MAX = 4,
 	QUERY_MAX = 32,
+	HEADERS_MAX = 8,
 };
 
 struct route;
@@ -32,6 +33,9 @@ struct stream {
 	ssize_t (*read)(void *arg, char *data, size_t len);
 	void (*free)(void *arg);
 	void *arg;
+	size_t block;  /* bytes asked for at once; 0: the server's choice */
+	bool sized;    /* it has `size` bytes, which the answer's head says */
+	uint64_t size;
 };
 
 struct request {
@@ -40,6 +44,8 @@ struct request {
 	char *target;                 /* as it came; cut up by request_parse */
 	char *segments[SEGMENTS_MAX]; /* of the path, decoded */
 	unsigned segments_count;
+	bool segments_more; /* there are more: for a route that takes the rest */
+	char *rest;         /* the decoded path of such a route */
 	struct {
 		const char *name, *value;
 	} query[QUERY_MAX]; /* decoded */
@@ -49,6 +55,7 @@ struct request {
 
 	/* headers, NULL where absent */
 	char *authorization, *content_type, *idempotency_key, *accept;
+	char *range, *if_range;
 	char *edge; /* "plain" or "watched", set by HAProxy: whether it tells that a client left */
 	struct buf body;
 
@@ -69,11 +76,17 @@ struct request {
 	const char *text;      /* instead of `answer`: JSON already written */
 	struct stream *stream; /* instead of both, with its type */
 	const char *stream_type;
+	struct {
+		const char *name;
+		char *value;
+	} headers[HEADERS_MAX]; /* more of them, set by request_header */
+	unsigned headers_count;
 	const char *allow;    /* 405 */
 	unsigned retry_after; /* seconds; 0: none */
-	char *written;        /* the answer's text */
+	char *written;        /* the answer's text; a handler may give it, with its length */
 	size_t written_len;
 
+	void *connection; /* the HTTP library's, for form.c */
 	void *upload;                        /* a route's own, while the body streams in */
 	bool counted_token, counted_sandbox; /* held places of the connection limits */
 	char sandbox_id[ID_SIZE];
@@ -84,6 +97,11 @@ void request_release(struct request *r);
 
 /* Splits and decodes the target. */
 int request_parse(struct request *r, struct err *e);
+/* From segment `i` on: the absolute path of a file, decoded into r->rest. */
+int request_rest(struct request *r, unsigned i, struct err *e);
+/* Adds a header to the answer. */
+int request_header(struct request *r, const char *name, struct err *e, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
 const char *request_query(const struct request *r, const char *name);
 
 /* The sandbox of the path's first parameter: an id, or an identifier of the request's project. */

@@ -85,6 +85,46 @@ extern const struct upload image_upload;
 int handle_image_list(struct request *r, struct err *e);
 int handle_image_delete(struct request *r, struct err *e);
 
+/* files.c, files_upload.c, files_download.c, files_watch.c */
+struct file_list_query {
+	bool recursive;
+	uint32_t limit;
+	const char *cursor;
+};
+struct file_make_query {
+	bool parents;
+	const char *user, *mode;
+};
+struct file_set_request {
+	const char *mode, *owner;
+};
+struct file_move_request {
+	const char *from, *from_base64, *to, *to_base64;
+	bool overwrite;
+};
+struct file_search_request {
+	const char *path, *path_base64, *name, *name_base64, *text, *text_base64;
+	uint32_t limit;
+};
+struct file_upload_query {
+	const char *user, *mode;
+};
+struct file_download_query {
+	const char *archive;
+};
+extern const struct field file_list_fields[], file_make_fields[], file_set_fields[],
+	file_move_fields[], file_search_fields[], file_upload_fields[], file_download_fields[];
+extern const struct upload file_upload;
+int handle_file_list(struct request *r, struct err *e);
+int handle_file_stat(struct request *r, struct err *e);
+int handle_file_make(struct request *r, struct err *e);
+int handle_file_set(struct request *r, struct err *e);
+int handle_file_move(struct request *r, struct err *e);
+int handle_file_remove(struct request *r, struct err *e);
+int handle_file_search(struct request *r, struct err *e);
+int handle_file_download(struct request *r, struct err *e);
+int handle_file_watch(struct request *r, struct err *e);
+
 /* meta.c */
 int handle_health(struct request *r, struct err *e);
 int handle_version(struct request *r, struct err *e);

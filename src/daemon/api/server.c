@@ -118,9 +118,11 @@ static struct MHD_Response *make_response(struct request *r)
 {
 	struct MHD_Response *resp;
 
-	if (r->stream && !r->written) {
-		resp = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK, on_stream,
-							 r->stream, on_stream_free);
+	if (r->stream && !r->written && !(r->stream->sized && !r->stream->size)) {
+		resp = MHD_create_response_from_callback(
+			r->stream->sized ? r->stream->size : MHD_SIZE_UNKNOWN,
+			r->stream->block ? r->stream->block : STREAM_BLOCK, on_stream, r->stream,
+			on_stream_free);
 		if (resp)
 			r->stream = NULL;
 		return resp;
@@ -145,13 +147,17 @@ static enum MHD_Result answer(struct exchange *x, struct MHD_Connection *c)
 	dispatch_answer(r, &x->e);
 	if (!x->e.code && r->stream)
 		type = r->stream_type;
-	dispatch_end(r);
+	/* a stream holds its places until its end */
+	if (x->e.code || !r->stream)
+		dispatch_end(r);
 	resp = make_response(r);
 	if (!resp)
 		return MHD_NO;
 	if (r->status != 204)
 		MHD_add_response_header(resp, "Content-Type", type);
 	MHD_add_response_header(resp, "X-Request-Id", r->id);
+	for (unsigned i = 0; i < r->headers_count; i++)
+		MHD_add_response_header(resp, r->headers[i].name, r->headers[i].value);
 	if (r->allow)
 		MHD_add_response_header(resp, "Allow", r->allow);
 	if (r->status == 401)
@@ -250,7 +256,10 @@ static enum MHD_Result begin(struct exchange *x, struct MHD_Connection *c, const
 	r->content_type = header(c, "Content-Type");
 	r->idempotency_key = header(c, "Idempotency-Key");
 	r->accept = header(c, "Accept");
+	r->range = header(c, "Range");
+	r->if_range = header(c, "If-Range");
 	r->edge = header(c, "X-Skerry-Edge");
+	r->connection = c;
 	if (dispatch_head(r, &x->e) >= 0) {
 		x->e = (struct err)ERR_INIT; /* of something that was tried on the way */
 		look_at_length(x, c);
@@ -260,10 +269,14 @@ static enum MHD_Result begin(struct exchange *x, struct MHD_Connection *c, const
 	return answer_early(x, c) ? answer(x, c) : MHD_YES;
 }
 
-static enum MHD_Result take_body(struct exchange *x, const char *data, size_t len)
+static enum MHD_Result take_body(struct exchange *x, struct MHD_Connection *c, const char *data,
+				 size_t len)
 {
 	if (x->upload && !x->e.code) {
+		/* the time its taker needs is not the client's */
+		set_idle_limit(c, 0);
 		x->upload->write(&x->r, data, len, &x->e);
+		set_idle_limit(c, IDLE_SECONDS);
 		return MHD_YES;
 	}
 	if (!x->e.code && buf_add(&x->r.body, data, len) < 0)
@@ -288,7 +301,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *c, const cha
 	if (!x->started)
 		return begin(x, c, method);
 	if (*len) {
-		enum MHD_Result ok = take_body(x, data, *len);
+		enum MHD_Result ok = take_body(x, c, data, *len);
 
 		*len = 0;
 		return ok;

@@ -114,6 +114,38 @@ static const struct shape_field image_shape[] = {
 	{ "user", "string", true }, { "work_dir", "string", true }, { 0 },
 };
 static const struct shape_field image_list_shape[] = { { "images", "[Image]" }, { 0 } };
+#define FILE_MEMBERS(optional)                                                                     \
+	{ "type", "string", optional, file_values }, { "kind", "string", true, kind_values },      \
+		{ "name", "string", optional }, { "name_base64", "string", true },                 \
+		{ "path", "string", optional }, { "path_base64", "string", true },                 \
+		{ "size", "integer", optional }, { "mode", "string", optional },                   \
+		{ "mtime", "date", optional }, { "owner", "string", optional },                    \
+		{ "group", "string", optional }, { "target", "string", true },                     \
+	{                                                                                          \
+		"target_base64", "string", true                                                    \
+	}
+static const char *const file_values[] = { "FILE", "DIR", NULL };
+static const char *const kind_values[] = { "LINK", "FIFO", "SOCKET", "DEVICE", NULL };
+static const struct shape_field file_shape[] = {
+	{ "url", "string" },
+	{ "html_url", "string" },
+	FILE_MEMBERS(false),
+	{ 0 },
+};
+/* of a directory its contents, of anything else the members of a file */
+static const struct shape_field content_shape[] = {
+	{ "url", "string" }, { "html_url", "string" },          { "contents", "[File]", true },
+	FILE_MEMBERS(true),  { "next_cursor", "string", true }, { 0 },
+};
+static const struct shape_field match_shape[] = {
+	{ "path", "string" },       { "path_base64", "string", true }, { "line", "integer", true },
+	{ "text", "string", true }, { "text_base64", "string", true }, { 0 },
+};
+static const struct shape_field search_shape[] = {
+	{ "matches", "[Match]" },
+	{ "truncated", "boolean" },
+	{ 0 },
+};
 static const struct shape_field identifiers_shape[] = {
 	{ "workspace_id", "string", true },
 	{ "project_id", "string", true },
@@ -127,11 +159,8 @@ static const struct shape_field version_shape[] = {
 	{ 0 },
 };
 static const struct shape_field error_shape[] = {
-	{ "message", "string" },
-	{ "code", "string" },
-	{ "field", "string", true },
-	{ "hint", "string", true },
-	{ 0 },
+	{ "message", "string" },     { "code", "string" },       { "errno", "string", true },
+	{ "field", "string", true }, { "hint", "string", true }, { 0 },
 };
 static const struct shape_field errors_shape[] = { { "errors", "[Error]" }, { 0 } };
 
@@ -148,6 +177,10 @@ const struct shape shapes[] = {
 	{ "Exec", exec_shape },
 	{ "Image", image_shape },
 	{ "ImageList", image_list_shape },
+	{ "File", file_shape },
+	{ "Content", content_shape },
+	{ "Match", match_shape },
+	{ "Search", search_shape },
 	{ "Identifiers", identifiers_shape },
 	{ "Health", health_shape },
 	{ "Version", version_shape },

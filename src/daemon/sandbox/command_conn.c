@@ -21,6 +21,7 @@ static const struct backend *backend;
 /* The reasons an honest agent gives; a foreign word never becomes part of our API. */
 static const char *const reasons[] = {
 	"args_too_long",
+	"bad_archive",
 	"cgroup_failed",
 	"command_ended",
 	"command_exists",
@@ -31,6 +32,7 @@ static const char *const reasons[] = {
 	"cwd_invalid",
 	"env_invalid",
 	"exec_failed",
+	"file_failed",
 	"limit_descriptors",
 	"limit_memory",
 	"limit_pids",
@@ -46,6 +48,7 @@ static const char *const reasons[] = {
 	"stdin_closed",
 	"stopping",
 	"too_many_commands",
+	"too_many_file_calls",
 	"user_invalid",
 	"user_not_found",
 };
@@ -155,6 +158,7 @@ int agent_conn_next(struct agent_conn *c, struct message *ret)
 	if (r < 0)
 		return r;
 	c->greeted = true;
+	c->version = hello.version;
 	r = frame_reader_next(&c->in, ret);
 	return r == -EMSGSIZE ? -EPROTO : r;
 }

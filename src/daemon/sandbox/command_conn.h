@@ -1,6 +1,7 @@
 #pragma once
 /*
- * One connection to an agent: HELLO, messages out, messages in. For the command_* files only.
+ * One connection to an agent: HELLO, messages out, messages in. For the command_* files and
+ * files.c only.
  *
  * The agent is hostile. Nothing here waits without a deadline, and what is kept in memory is
  * bounded by the ceilings below whatever the agent sends.
@@ -24,6 +25,7 @@ struct backend;
 struct agent_conn {
 	int fd;       /* -1: not connected */
 	bool greeted; /* the agent's HELLO came */
+	uint32_t version; /* of it */
 	bool deaf;    /* the agent takes no more; what it said before may still be read */
 	size_t sent;  /* bytes of `out` that are with the kernel */
 	struct buf out;

@@ -86,7 +86,7 @@ static int resolve_size(const struct create_request *in, const struct backend_in
 	return 0;
 }
 
-static int pool_check(struct err *e)
+int sandbox_pool_check(struct err *e)
 {
 	const uint64_t least = 2ull << 30;
 	struct backend_pool p = { 0 };
@@ -430,7 +430,7 @@ static int prepare(const struct create_request *in, const struct create_options 
 	str_copy(j->row.project, sizeof(j->row.project), o->project->id);
 	r = resolve_size(in, &host, &j->row, e);
 	if (!r)
-		r = pool_check(e);
+		r = sandbox_pool_check(e);
 	if (!r)
 		r = fill_row(in, &j->row, e);
 	return r;

@@ -48,6 +48,9 @@ int sandbox_restart(const char *id, uint32_t grace_ms, const struct actor *a,
 int sandbox_delete(const char *id, const struct actor *a, struct err *e);
 int sandbox_get(const char *id, struct sandbox_row *ret, struct err *e);
 
+/* -ENOSPC where the pool has no room for what is new. */
+int sandbox_pool_check(struct err *e);
+
 /* Writes a state of the machine without an event of the table: after a lost connection, or when
  * the daemon starts. Under the sandbox's lock. */
 int sandbox_settle_as(struct sandbox_row *row, int status, const char *code, const char *text,
