@@ -107,7 +107,8 @@ static void haproxy_cfg(const struct config *c, struct buf *out)
 		 "'[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f]' }\n"
 		 "    http-request del-header X-Forwarded-For\n"
 		 "    option forwardfor\n"
-		 "    acl exec path_end /exec\n"
+		 "    acl exec path_reg '^/workspaces/[^/]+/sandboxes/[^/]+/exec$'\n"
+		 "    acl watch path_reg '^/workspaces/[^/]+/sandboxes/[^/]+/watch(/|$)'\n"
 		 "    acl waits url_param(wait) -m found\n"
 		 "    acl waits url_param(follow) -m found\n"
 		 "    acl kills req.body -m sub kill_on_disconnect\n"
@@ -116,6 +117,7 @@ static void haproxy_cfg(const struct config *c, struct buf *out)
 		 "    http-request set-header X-Skerry-Edge watched if METH_POST exec kills\n"
 		 "    use_backend watched if METH_POST exec kills\n"
 		 "    use_backend watched if METH_GET waits\n"
+		 "    use_backend watched if METH_GET watch\n"
 		 "    default_backend skerryd\n"
 		 "\n",
 		 c->listen);

@@ -380,12 +380,54 @@ const char *kit_token(void)
 
 /* -- requests ------------------------------------------------------------------------------ */
 
+static int upload(struct request *r, const struct kit_request *q, struct err *e)
+{
+	size_t piece = q->piece ? q->piece : q->len;
+	int code = r->route->upload->begin(r, e);
+
+	if (code < 0)
+		return code;
+	for (size_t at = 0; at < q->len && !e->code; at += piece)
+		r->route->upload->write(r, q->bytes + at, q->len - at < piece ? q->len - at : piece,
+					e);
+	return r->route->upload->end(r, q->cut, e);
+}
+
+static void read_stream(struct request *r, struct kit_answer *a)
+{
+	struct stream *s = r->stream;
+	size_t block = 128 * 1024, room = 0;
+	ssize_t n = 1;
+
+	a->sized = s->sized;
+	a->size = s->size;
+	while (n > 0 && !(s->sized && a->len == s->size)) {
+		if (room - a->len < block) {
+			room = 2 * room + block;
+			a->bytes = realloc(a->bytes, room + 1);
+			assert_non_null(a->bytes);
+		}
+		if (s->sized && block > s->size - a->len)
+			block = s->size - a->len;
+		n = s->read(s->arg, a->bytes + a->len, block);
+		a->len += n > 0 ? (size_t)n : 0;
+	}
+	a->cut = n < 0 || (s->sized && a->len < s->size);
+	if (a->bytes)
+		a->bytes[a->len] = '\0';
+}
+
+static char *copy(const char *s)
+{
+	return s ? strdup(s) : NULL;
+}
+
 struct kit_answer kit_call(const struct kit_request *q)
 {
 	struct kit_answer a = { 0 };
 	struct err e = ERR_INIT;
 	struct request r;
-	char target[4096], authorization[128];
+	char target[16384], authorization[128];
 	int code;
 
 	if (str_starts(q->path, "//"))
@@ -400,14 +442,23 @@ struct kit_answer kit_call(const struct kit_request *q)
 		r.idempotency_key = strdup(q->key);
 	if (q->body)
 		buf_adds(&r.body, q->body);
+	r.content_type = copy(q->type);
+	r.range = copy(q->range);
+	r.if_range = copy(q->if_range);
 	code = dispatch_head(&r, &e);
 	if (code >= 0)
-		code = dispatch_run(&r, &e);
+		code = r.route->upload ? upload(&r, q, &e) : dispatch_run(&r, &e);
 	if (code >= 0)
 		e = (struct err)ERR_INIT;
 	dispatch_answer(&r, &e);
 	dispatch_end(&r);
 	a.status = r.status;
+	a.retry_after = r.retry_after;
+	for (unsigned i = 0; i < r.headers_count; i++)
+		snprintf(a.head + strlen(a.head), sizeof(a.head) - strlen(a.head), "%s: %s\n",
+			 r.headers[i].name, r.headers[i].value);
+	if (r.stream && !e.code && !str_eq(q->method, "HEAD"))
+		read_stream(&r, &a);
 	if (r.written)
 		a.json = json_loadb(r.written, r.written_len, JSON_ALLOW_NUL, NULL);
 	request_release(&r);
@@ -417,7 +468,9 @@ struct kit_answer kit_call(const struct kit_request *q)
 void kit_free(struct kit_answer *a)
 {
 	json_decref(a->json);
+	free(a->bytes);
 	a->json = NULL;
+	a->bytes = NULL;
 }
 
 json_t *kit_want(unsigned status, const char *method, const char *path, const char *body)

@@ -36,11 +36,23 @@ void kit_exit(const char *id, uint32_t code); /* both */
 
 struct kit_answer {
 	unsigned status;
-	json_t *json; /* NULL for 204 */
+	json_t *json; /* NULL for 204, and for bytes */
+	char *bytes;  /* of a stream */
+	size_t len;
+	bool cut; /* the stream did not come to its end */
+	bool sized;
+	uint64_t size;
+	unsigned retry_after;
+	char head[4096]; /* "Name: value\n" of each header of the route's own */
 };
 struct kit_request {
 	const char *method, *path, *key, *token; /* token NULL: the admin's; "": none */
 	const char *body;                        /* JSON text, or NULL */
+	/* of an upload: its body, in pieces of `piece` bytes (0: one), which may be cut */
+	const char *type, *bytes;
+	size_t len, piece;
+	bool cut;
+	const char *range, *if_range;
 };
 /* The path is below the workspace unless it starts with "/" twice ("//healthz"). */
 struct kit_answer kit_call(const struct kit_request *q);

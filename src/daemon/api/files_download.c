@@ -249,7 +249,7 @@ static int answer_file(struct request *r, struct download *d, const struct agent
 	if (code < 0 || !size)
 		return code < 0 ? code : answer_unsized(r, d, e);
 	if (!code)
-		part.to = size - 1;
+		part = (struct range){ 0, size - 1 };
 	r->stream->sized = true;
 	r->stream->size = d->left = part.to - part.from + 1;
 	if (code) {

@@ -147,12 +147,14 @@ static int next_message(struct files_call *c, struct message *ret)
 static int expect(struct files_call *c, uint8_t type, struct message *ret, uint32_t *ret_flags,
 		  struct err *e)
 {
+	struct agent_fail fail;
 	int r = next_message(c, ret);
 
 	if (r < 0)
 		return fault(c, r, e);
 	if (ret->type == AGENT_FAIL)
-		return files_refused(ret, e);
+		return agent_get_fail(ret, &fail) < 0 ? fault(c, -EPROTO, e)
+						      : files_refused(ret, e);
 	if (type && ret->type == type)
 		return 1;
 	if (!ret_flags || ret->type != AGENT_END || file_get_end(ret, ret_flags) < 0)

@@ -57,7 +57,7 @@ ssize_t files_receive(struct files_call *c, void *data, size_t max, struct err *
 int files_send(struct files_call *c, const void *data, size_t len, struct err *e);
 int files_send_end(struct files_call *c, struct err *e);
 
-/* files_errors.c: what an agent refused, as an error of the API. */
+/* files_errors.c: what an agent refused (a FAIL that was checked), as an error of the API. */
 int files_refused(const struct message *fail, struct err *e);
 
 /* For tests: instead of the two limits above. */

@@ -47,8 +47,6 @@ int files_refused(const struct message *fail, struct err *e)
 {
 	int from = -agent_fail_err(fail, e);
 
-	if (e->reason && str_eq(e->reason, "agent_garbage"))
-		return -e->code;
 	e->cause = strerrorname_np(from);
 	for (size_t i = 0; i < ARRAY_SIZE(named); i++) {
 		if (str_eq(e->reason, named[i].reason)) {
