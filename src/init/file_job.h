@@ -7,7 +7,10 @@
  *
  *   file_job.c      the table of operations; what all of them send and receive
  *   file_path.c     from a path to descriptors; what a descriptor is
- *   file_ops.c      stat, make, set, remove, move
+ *   file_names.c    names of users and groups
+ *   file_target.c   where an upload goes
+ *   file_ops.c      stat, make, set, move
+ *   file_remove.c   remove
  *   file_list.c     list
  *   file_read.c     read of a file
  *   file_write.c    write
@@ -43,16 +46,20 @@ _Noreturn void file_job_run(const struct message *m, int sock, struct frame_read
  * reason ("file_failed" where none is set). -EPIPE when the peer left; nobody is told then. */
 typedef int file_op_fn(struct file_job *j, struct err *e);
 
-file_op_fn file_stat, file_make, file_set, file_remove, file_move; /* file_ops.c */
-file_op_fn file_list;                                              /* file_list.c */
-file_op_fn file_read;   /* file_read.c; of a directory by file_pack */
-file_op_fn file_write;  /* file_write.c */
-file_op_fn file_unpack; /* file_unpack.c */
-file_op_fn file_search; /* file_search.c */
-file_op_fn file_watch;  /* file_watch.c */
+file_op_fn file_stat, file_make, file_set, file_move; /* file_ops.c */
+file_op_fn file_remove;                               /* file_remove.c */
+file_op_fn file_list;                                 /* file_list.c */
+file_op_fn file_read;                                 /* file_read.c; of a directory by file_pack */
+file_op_fn file_write;                                /* file_write.c */
+file_op_fn file_unpack;                               /* file_unpack.c */
+file_op_fn file_search;                               /* file_search.c */
+file_op_fn file_watch;                                /* file_watch.c */
 
 /* The rest of read, for the directory `dir` (the caller's): GO has come. */
 int file_pack(struct file_job *j, int dir, struct err *e);
+
+/* Puts an ENTRY for the object `leaf` in `dir` ("": `dir` itself), which is told as `path`. */
+int file_put_object(struct file_job *j, int dir, const char *leaf, const char *path, struct err *e);
 
 /* Finds the user of the request in the sandbox's own /etc/passwd: uid and gid. */
 int file_job_owner(struct file_job *j, struct err *e);

@@ -8,18 +8,32 @@
  *
  * Errors carry the errno and name the path, quoted.
  */
+#include <stdbool.h>
 #include <sys/stat.h>
 
 #include "base/err.h"
 #include "wire/files.h"
 
-/* O_PATH descriptor of the parent directory of `path` (its links followed), and its last component,
- * which points into `path`. -EINVAL where there is none ("/", "..", "." at the end); trailing
- * slashes are ignored: the component is then copied. The caller owns the descriptor. */
+/* openat2 with close-on-exec and without magic links; `resolve` adds to that. */
+int file_openat(int dir, const char *path, int flags, mode_t mode, unsigned resolve);
+
+/* A path as its directory ("." where it has none) and its last component; trailing slashes do not
+ * count. -EINVAL where that is "", "." or "..", -ENAMETOOLONG. */
+int file_split(const char *path, char ret_parent[FILE_PATH_MAX + 1],
+	       char ret_leaf[FILE_NAME_MAX + 1]);
+
+/* "<what> '<path>': <strerror>" */
+int file_err(struct err *e, int code, const char *what, const char *path);
+
+/* O_PATH descriptor of the parent directory of `path` (its links followed), and its last component.
+ * -EINVAL where there is none ("/", "..", "." at the end). The caller owns the descriptor. */
 int file_parent(const char *path, char ret_leaf[FILE_NAME_MAX + 1], struct err *e);
 /* The same; missing directories are made, 0755, owned by `uid` and `gid`. */
 int file_parent_make(const char *path, uid_t uid, gid_t gid, char ret_leaf[FILE_NAME_MAX + 1],
 		     struct err *e);
+
+/* O_PATH descriptor of a directory, made with all above it where it is missing. */
+int file_make_way(const char *path, uid_t uid, gid_t gid);
 
 /* The object itself, links followed or (`follow` false) a link at the end not: an O_PATH
  * descriptor, its status in `ret`. */
