@@ -312,8 +312,12 @@ static int upload_end(struct request *r, bool cut, struct err *e)
 	return code;
 }
 
+static const char *const also[] = { "multipart/form-data", "application/x-tar", "application/gzip",
+				    NULL };
+
 const struct upload file_upload = {
 	.type = "application/octet-stream",
+	.also = also,
 	.begin = upload_begin,
 	.write = upload_write,
 	.end = upload_end,

@@ -192,6 +192,26 @@ static json_t *answers(const struct route *t)
 	return all;
 }
 
+/* The bytes themselves, or a form that has them as its part `file`. */
+static json_t *bytes_schema(const char *type)
+{
+	json_t *bytes = json_pack("{ss ss}", "type", "string", "format", "binary");
+
+	if (!str_starts(type, "multipart/"))
+		return bytes;
+	return json_pack("{ss s{so} s[s]}", "type", "object", "properties", "file", bytes,
+			 "required", "file");
+}
+
+static json_t *upload_content(const struct upload *u)
+{
+	json_t *o = content(u->type, bytes_schema(u->type));
+
+	for (const char *const *t = u->also; t && *t; t++)
+		put(&o, *t, json_pack("{so}", "schema", bytes_schema(*t)));
+	return o;
+}
+
 static json_t *operation(const struct route *t)
 {
 	json_t *o = json_object();
@@ -204,10 +224,7 @@ static json_t *operation(const struct route *t)
 		    json_pack("{so}", "content",
 			      content("application/json", body_schema(t->fields))));
 	if (t->upload)
-		put(&o, "requestBody",
-		    json_pack("{so}", "content",
-			      content(t->upload->type,
-				      json_pack("{ss ss}", "type", "string", "format", "binary"))));
+		put(&o, "requestBody", json_pack("{so}", "content", upload_content(t->upload)));
 	if (t->scope == SCOPE_NONE)
 		put(&o, "security", json_array());
 	return o;

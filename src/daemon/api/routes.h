@@ -8,7 +8,8 @@
 /* Streams a body that is not JSON: `write` for each piece, `end` for the answer. `end` is called
  * once, whatever happened before; `cut`: the body did not come to its end. */
 struct upload {
-	const char *type; /* of the body, for the document */
+	const char *type;        /* of the body, for the document */
+	const char *const *also; /* more of them, or NULL */
 	int (*begin)(struct request *r, struct err *e);
 	int (*write)(struct request *r, const char *data, size_t len, struct err *e);
 	int (*end)(struct request *r, bool cut, struct err *e);
