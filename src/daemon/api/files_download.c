@@ -55,47 +55,64 @@ static void download_free(void *arg)
 
 /* -- streams ------------------------------------------------------------------------------- */
 
+/* The next bytes of the sandbox's; 0 at their end. */
+static ssize_t more_bytes(struct download *d, char *data, size_t len)
+{
+	struct err ignored = ERR_INIT;
+
+	if (d->used == d->have)
+		return d->read_all ? 0 : files_receive(&d->q.call, data, len, &ignored);
+	if (len > d->have - d->used)
+		len = d->have - d->used;
+	memcpy(data, d->block + d->used, len);
+	d->used += len;
+	return (ssize_t)len;
+}
+
 static ssize_t file_bytes(void *arg, char *data, size_t len)
 {
 	struct download *d = arg;
+	ssize_t n;
+
+	if (!d->left)
+		return 0;
+	n = more_bytes(d, data, len < d->left ? len : d->left);
+	if (d->left == UINT64_MAX || n < 0)
+		return n;
+	d->left -= (uint64_t)n;
+	return n ? n : -EPIPE; /* it has become shorter than the answer's head says */
+}
+
+static int fill(struct download *d)
+{
 	struct err ignored = ERR_INIT;
 	ssize_t n;
 
-	if (d->used < d->have) {
-		if (len > d->have - d->used)
-			len = d->have - d->used;
-		memcpy(data, d->block + d->used, len);
-		d->used += len;
-		return (ssize_t)len;
+	if (d->used == d->have) {
+		n = files_receive(&d->q.call, d->block, sizeof(d->block), &ignored);
+		if (n < 0)
+			return (int)n;
+		d->have = (size_t)n;
+		d->read_all = !n;
+		d->used = 0;
 	}
-	if (len > d->left)
-		len = d->left;
-	n = len ? files_receive(&d->q.call, data, len, &ignored) : 0;
-	if (n > 0 && d->left != UINT64_MAX)
-		d->left -= (uint64_t)n;
-	/* it has become shorter than the answer's head says */
-	return !n && d->left && d->left != UINT64_MAX ? -EPIPE : n;
+	d->z.next_in = (unsigned char *)d->block + d->used;
+	d->z.avail_in = (unsigned)(d->have - d->used);
+	d->used = d->have;
+	return 0;
 }
 
 static ssize_t packed_bytes(void *arg, char *data, size_t len)
 {
 	struct download *d = arg;
-	struct err ignored = ERR_INIT;
 
 	d->z.next_out = (unsigned char *)data;
 	d->z.avail_out = (unsigned)(len < UINT_MAX ? len : UINT_MAX);
 	while (d->z.avail_out && !d->finished) {
-		int r;
+		int r = !d->z.avail_in && !d->read_all ? fill(d) : 0;
 
-		if (!d->z.avail_in && !d->read_all) {
-			ssize_t n = files_receive(&d->q.call, d->block, sizeof(d->block), &ignored);
-
-			if (n < 0)
-				return n;
-			d->read_all = !n;
-			d->z.next_in = (unsigned char *)d->block;
-			d->z.avail_in = (unsigned)n;
-		}
+		if (r < 0)
+			return r;
 		r = deflate(&d->z, d->read_all ? Z_FINISH : Z_NO_FLUSH);
 		if (r != Z_OK && r != Z_STREAM_END && r != Z_BUF_ERROR)
 			return -EIO;
@@ -215,22 +232,23 @@ static int find_range(struct request *r, uint64_t size, const char *etag, struct
 
 /* -- answers ------------------------------------------------------------------------------- */
 
-/* A file that says it is empty may be one of the kernel's, which know no size: its first bytes
- * tell. */
-static int answer_unsized(struct request *r, struct download *d, struct err *e)
+/* Says what is wanted. The first bytes are read before the answer begins: an error that shows with
+ * them can still be told. */
+static int go(struct request *r, struct download *d, uint64_t offset, uint64_t length,
+	      struct err *e)
 {
-	ssize_t n = 0;
+	ssize_t n;
 
-	if (!str_eq(r->method, "HEAD")) {
-		if (files_go(&d->q.call, 0, INT64_MAX, e) < 0)
-			return -e->code;
-		n = files_receive(&d->q.call, d->block, sizeof(d->block), e);
-	}
+	if (str_eq(r->method, "HEAD"))
+		return 0;
+	if (files_go(&d->q.call, offset, length, e) < 0)
+		return -e->code;
+	n = files_receive(&d->q.call, d->block,
+			  d->left < sizeof(d->block) ? d->left : sizeof(d->block), e);
 	if (n < 0)
 		return (int)n;
 	d->have = (size_t)n;
-	d->left = UINT64_MAX;
-	r->stream->sized = !n;
+	d->read_all = !n;
 	return 0;
 }
 
@@ -246,8 +264,14 @@ static int answer_file(struct request *r, struct download *d, const struct agent
 		code = request_header(r, "Accept-Ranges", e, "bytes");
 	if (!code)
 		code = find_range(r, size, etag, &part, e);
-	if (code < 0 || !size)
-		return code < 0 ? code : answer_unsized(r, d, e);
+	if (code < 0)
+		return code;
+	if (!size) { /* one of the kernel's may have bytes all the same */
+		d->left = UINT64_MAX;
+		code = go(r, d, 0, INT64_MAX, e);
+		r->stream->sized = !d->have;
+		return code;
+	}
 	if (!code)
 		part = (struct range){ 0, size - 1 };
 	r->stream->sized = true;
@@ -259,7 +283,7 @@ static int answer_file(struct request *r, struct download *d, const struct agent
 				   (unsigned long long)size) < 0)
 			return -e->code;
 	}
-	return str_eq(r->method, "HEAD") ? 0 : files_go(&d->q.call, part.from, d->left, e);
+	return go(r, d, part.from, d->left, e);
 }
 
 static int answer_directory(struct request *r, struct download *d, const char *archive,
@@ -274,7 +298,7 @@ static int answer_directory(struct request *r, struct download *d, const char *a
 		r->stream->read = packed_bytes;
 	}
 	r->stream_type = d->packing ? "application/gzip" : "application/x-tar";
-	return str_eq(r->method, "HEAD") ? 0 : files_go(&d->q.call, 0, 0, e);
+	return go(r, d, 0, 0, e);
 }
 
 int handle_file_download(struct request *r, struct err *e)
