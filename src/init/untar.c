@@ -24,6 +24,7 @@ struct untar {
 	struct tar_tree tree;
 	struct tar_reader reader;
 	struct untar_result done;
+	const struct untar_files *files; /* NULL: a layer */
 	FILE *times; /* a struct dir_time and the path of each directory so far */
 };
 
@@ -65,9 +66,25 @@ static int bad_owner(const struct tar_entry *n, struct err *e)
 }
 
 /* Which attributes an archive may set. */
-static bool xattr_wanted(const char *name)
+static bool xattr_wanted(const struct untar *u, const char *name)
 {
-	return str_starts(name, "user.") || str_eq(name, "security.capability");
+	return str_starts(name, "user.") ||
+	       (str_eq(name, "security.capability") && (!u->files || u->files->trusted));
+}
+
+static uid_t owner_of(const struct untar *u, const struct tar_entry *n)
+{
+	return u->files ? u->files->uid : n->uid;
+}
+
+static gid_t group_of(const struct untar *u, const struct tar_entry *n)
+{
+	return u->files ? u->files->gid : n->gid;
+}
+
+static mode_t mode_of(const struct untar *u, const struct tar_entry *n)
+{
+	return n->mode & (u->files && !u->files->trusted ? ~(mode_t)(S_ISUID | S_ISGID) : ~0u);
 }
 
 static int set_xattrs(struct untar *u, int fd, const struct tar_entry *n, struct err *e)
@@ -75,9 +92,10 @@ static int set_xattrs(struct untar *u, int fd, const struct tar_entry *n, struct
 	for (size_t i = 0; i < n->xattrs_count; i++) {
 		const struct tar_xattr *x = &n->xattrs[i];
 
-		if (xattr_wanted(x->name) && fsetxattr(fd, x->name, x->value, x->len, 0) == 0)
+		if (xattr_wanted(u, x->name) && fsetxattr(fd, x->name, x->value, x->len, 0) == 0)
 			continue;
-		if (xattr_wanted(x->name) && (errno == ENOSPC || errno == EDQUOT || errno == EIO))
+		if (xattr_wanted(u, x->name) &&
+		    (errno == ENOSPC || errno == EDQUOT || errno == EIO))
 			return failed(e, "set an attribute");
 		u->done.attributes++;
 	}
@@ -92,12 +110,12 @@ static int set_meta(struct untar *u, int fd, const struct tar_entry *n, struct e
 
 	if (fstat(fd, &st) < 0)
 		return failed(e, "look at it");
-	if (st.st_uid != n->uid || st.st_gid != n->gid) {
-		if (fchown(fd, n->uid, n->gid) < 0)
+	if (st.st_uid != owner_of(u, n) || st.st_gid != group_of(u, n)) {
+		if (fchown(fd, owner_of(u, n), group_of(u, n)) < 0)
 			return bad_owner(n, e);
 		st.st_mode &= ~(mode_t)(S_ISUID | S_ISGID);
 	}
-	if ((st.st_mode & 07777) != n->mode && fchmod(fd, n->mode) < 0)
+	if ((st.st_mode & 07777) != mode_of(u, n) && fchmod(fd, mode_of(u, n)) < 0)
 		return failed(e, "set the mode");
 	return set_xattrs(u, fd, n, e);
 }
@@ -108,11 +126,8 @@ static int set_link_meta(struct untar *u, int dir, const char *leaf, const struc
 {
 	struct timespec times[2];
 
-	if (fchownat(dir, leaf, n->uid, n->gid, AT_SYMLINK_NOFOLLOW) < 0)
+	if (fchownat(dir, leaf, owner_of(u, n), group_of(u, n), AT_SYMLINK_NOFOLLOW) < 0)
 		return bad_owner(n, e);
-	/* the kernel has no fchmodat without following; we made the FIFO, and are alone here */
-	if (n->kind == TAR_FIFO && fchmodat(dir, leaf, n->mode, 0) < 0)
-		return failed(e, "set the mode");
 	times_of(n, times);
 	if (utimensat(dir, leaf, times, AT_SYMLINK_NOFOLLOW) < 0)
 		return failed(e, "set the time");
@@ -281,18 +296,20 @@ static int make_hardlink(struct untar *u, const struct tar_entry *n, int dir, co
 	return linkat(from, target, dir, leaf, 0) < 0 ? no_link(n->link, e) : 0;
 }
 
+/* With its mode from the beginning: the kernel has no chmod of a name that does not follow it. */
 static int make_fifo(struct untar *u, const struct tar_entry *n, int dir, const char *leaf,
 		     struct err *e)
 {
+	const mode_t mode = S_IFIFO | (n->mode & 0777);
 	int f;
 
-	if (mknodat(dir, leaf, S_IFIFO | 0600, 0) < 0) {
+	if (mknodat(dir, leaf, mode, 0) < 0) {
 		if (errno != EEXIST)
 			return failed(e, "create");
 		f = tar_remove(dir, leaf, e);
 		if (f < 0)
 			return f;
-		if (mknodat(dir, leaf, S_IFIFO | 0600, 0) < 0)
+		if (mknodat(dir, leaf, mode, 0) < 0)
 			return failed(e, "create");
 	}
 	return set_link_meta(u, dir, leaf, n, e);
@@ -314,6 +331,15 @@ static int make_whiteout(struct untar *u, int dir, const char *name, struct err 
 
 #define WHITEOUT ".wh."
 
+static int take_whiteout(struct untar *u, int dir, const char *leaf, struct err *e)
+{
+	if (str_eq(leaf, WHITEOUT WHITEOUT ".opq"))
+		return err_set(e, EOPNOTSUPP, "an opaque directory cannot be kept in a layer");
+	if (str_starts(leaf, WHITEOUT WHITEOUT))
+		return 0;
+	return make_whiteout(u, dir, leaf + strlen(WHITEOUT), e);
+}
+
 static int (*const makers[])(struct untar *u, const struct tar_entry *n, int dir, const char *leaf,
 			     struct err *e) = {
 	[TAR_FILE] = make_file,         [TAR_DIR] = make_dir,   [TAR_SYMLINK] = make_symlink,
@@ -327,6 +353,8 @@ static int take_root(struct untar *u, const struct tar_entry *n, struct err *e)
 
 	if (n->kind != TAR_DIR)
 		return err_set(e, EINVAL, "the root of the archive is no directory");
+	if (u->files)
+		return 0;
 	f = set_meta(u, u->tree.root, n, e);
 	if (!f)
 		f = remember_time(u, "", n, e);
@@ -352,12 +380,8 @@ static int take_entry(struct untar *u, const struct tar_entry *n, struct err *e)
 	dir = tar_tree_parent(&u->tree, path, &leaf, e);
 	if (dir < 0)
 		return dir;
-	if (str_eq(leaf, WHITEOUT WHITEOUT ".opq"))
-		return err_set(e, EOPNOTSUPP, "an opaque directory cannot be kept in a layer");
-	if (str_starts(leaf, WHITEOUT WHITEOUT))
-		return 0;
-	if (str_starts(leaf, WHITEOUT))
-		return make_whiteout(u, dir, leaf + strlen(WHITEOUT), e);
+	if (!u->files && str_starts(leaf, WHITEOUT))
+		return take_whiteout(u, dir, leaf, e);
 	f = makers[n->kind](u, n, dir, leaf, e);
 	if (!f && n->kind == TAR_DIR)
 		f = remember_time(u, path, n, e);
@@ -428,11 +452,10 @@ static FILE *open_times(int target)
 	return f;
 }
 
-int untar_run(int target, int archive, struct untar_result *ret, struct err *e)
+static int unpack(int target, struct untar *u, struct err *e)
 {
 	_cleanup_close_ int root = open_beneath(target, ".", O_RDONLY | O_DIRECTORY, 0);
 	_cleanup_fclose_ FILE *times = NULL;
-	struct untar u = { 0 };
 	mode_t mask;
 	int f;
 
@@ -441,22 +464,46 @@ int untar_run(int target, int archive, struct untar_result *ret, struct err *e)
 	times = open_times(root);
 	if (!times)
 		return failed(e, "make a temporary file");
-	f = tar_reader_init(&u.reader, read_archive, &archive);
-	if (f < 0)
-		return err_set(e, f, "unpack: %m");
-	tar_tree_init(&u.tree, root);
-	u.times = times;
+	tar_tree_init(&u->tree, root);
+	if (u->files) {
+		u->tree.uid = u->files->uid;
+		u->tree.gid = u->files->gid;
+	}
+	u->times = times;
 	mask = umask(0); /* files get their mode when they are made */
-	f = take_entries(&u, e);
+	f = take_entries(u, e);
 	umask(mask);
 	if (!f)
-		f = set_dir_times(&u, e);
+		f = set_dir_times(u, e);
 	if (!f && syncfs(root) < 0)
-		f = failed(e, "sync the layer");
-	tar_tree_release(&u.tree);
+		f = failed(e, "sync what was unpacked");
+	tar_tree_release(&u->tree);
+	return f;
+}
+
+int untar_run(int target, int archive, struct untar_result *ret, struct err *e)
+{
+	struct untar u = { 0 };
+	int f = tar_reader_init(&u.reader, read_archive, &archive);
+
+	if (f < 0)
+		return err_set(e, f, "unpack: %m");
+	f = unpack(target, &u, e);
 	tar_reader_release(&u.reader);
 	if (!f)
 		*ret = u.done;
+	return f;
+}
+
+int untar_files(int target, const struct untar_files *files, struct err *e)
+{
+	struct untar u = { .files = files };
+	int f = tar_reader_init(&u.reader, files->read, files->ctx);
+
+	if (f < 0)
+		return err_set(e, f, "unpack: %m");
+	f = unpack(target, &u, e);
+	tar_reader_release(&u.reader);
 	return f;
 }
 

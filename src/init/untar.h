@@ -16,7 +16,9 @@
  *   directory opaque; other ".wh..wh." names are bookkeeping of other programs and left out;
  * - an archive that is cut short is an error; what follows its end mark is read and dropped.
  */
+#include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/err.h"
 
@@ -29,9 +31,23 @@ struct untar_result {
 	uint64_t attributes; /* left out */
 };
 
-/* Unpacks what `archive` reads into the directory `target` (neither is closed) and syncs its file
- * system. The error names the entry at fault. On failure what was unpacked so far is there. */
+/* Unpacks what `archive` reads as a layer into the directory `target` (neither is closed) and syncs
+ * its file system. The error names the entry at fault. On failure what was unpacked so far is there. */
 int untar_run(int target, int archive, struct untar_result *ret, struct err *e);
+
+/* What a client's archive of files is unpacked with, in a sandbox that lives: names of whiteouts are
+ * names like any other, and the target keeps what it is. */
+struct untar_files {
+	ssize_t (*read)(void *ctx, void *data,
+			size_t len); /* as read(2): a negative errno, 0 = end */
+	void *ctx;
+	uid_t uid; /* whose everything is */
+	gid_t gid;
+	bool trusted; /* set-uid and set-gid bits and capabilities are kept */
+};
+
+/* As untar_run. */
+int untar_files(int target, const struct untar_files *files, struct err *e);
 
 /* The result on standard output: bytes, entries; u64, little-endian. */
 enum { UNTAR_REPLY_SIZE = 16 };

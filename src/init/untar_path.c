@@ -72,13 +72,14 @@ static int no_parent(int code, struct err *e)
 }
 
 /* Component by component; the path is cleaned. The caller owns the descriptor. */
-static int make_path(int root, const char *path, struct err *e)
+static int make_path(const struct tar_tree *t, const char *path, struct err *e)
 {
-	_cleanup_close_ int at = open_beneath(root, ".", O_PATH | O_DIRECTORY, 0);
+	_cleanup_close_ int at = open_beneath(t->root, ".", O_PATH | O_DIRECTORY, 0);
 	char part[NAME_MAX + 1];
 
 	while (at >= 0 && *path) {
 		size_t len = strcspn(path, "/");
+		bool made;
 		int next;
 
 		if (len > NAME_MAX)
@@ -86,9 +87,12 @@ static int make_path(int root, const char *path, struct err *e)
 		memcpy(part, path, len);
 		part[len] = '\0';
 		path += len + (path[len] == '/');
-		if (mkdirat(at, part, 0755) < 0 && errno != EEXIST)
+		made = mkdirat(at, part, 0755) == 0;
+		if (!made && errno != EEXIST)
 			return err_set(e, errno, "make its directory: %m");
 		next = open_beneath(at, part, O_PATH | O_DIRECTORY, 0);
+		if (made && next >= 0 && (t->uid || t->gid))
+			(void)!fchownat(next, "", t->uid, t->gid, AT_EMPTY_PATH);
 		close(at);
 		at = next;
 	}
@@ -115,7 +119,7 @@ int tar_tree_parent(struct tar_tree *t, const char *path, const char **ret_leaf,
 		forget_parent(t);
 		t->parent = open_beneath(t->root, *parent ? parent : ".", O_PATH | O_DIRECTORY, 0);
 		if (t->parent == -ENOENT)
-			t->parent = make_path(t->root, parent, e);
+			t->parent = make_path(t, parent, e);
 		else if (t->parent < 0)
 			no_parent(t->parent, e);
 		if (t->parent < 0) {

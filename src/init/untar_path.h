@@ -10,6 +10,7 @@
  */
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 #include "base/err.h"
 
@@ -18,7 +19,9 @@
 enum { TAR_DEPTH_MAX = 512 };
 
 struct tar_tree {
-	int root;   /* the target; belongs to the caller */
+	int root;  /* the target; belongs to the caller */
+	uid_t uid; /* of directories that are made */
+	gid_t gid;
 	int parent; /* the last one opened, or -1; belongs to the tree */
 	char parent_path[TAR_NAME_MAX + 1];
 };
@@ -30,7 +33,7 @@ void tar_tree_release(struct tar_tree *t);
 int tar_clean(const char *name, char out[TAR_NAME_MAX + 1], struct err *e);
 
 /* The parent of a cleaned name that is not "", and its last component. Missing directories are
- * made, 0755, owned by root. The descriptor is the tree's, until its next call. */
+ * made, 0755, owned as the tree says. The descriptor is the tree's, until its next call. */
 int tar_tree_parent(struct tar_tree *t, const char *path, const char **ret_leaf, struct err *e);
 
 /* The same without making anything and without the tree's cache; the caller owns the descriptor. */
