@@ -14,7 +14,7 @@
  *   file_list.c     list
  *   file_read.c     read of a file
  *   file_write.c    write
- *   file_pack.c     read of a directory
+ *   file_pack.c     read of a directory; file_inodes.c, tar_write.c
  *   file_unpack.c   unpack
  *   file_search.c   search
  *   file_watch.c    watch
