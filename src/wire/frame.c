@@ -126,6 +126,17 @@ int frame_reader_give_back(struct frame_reader *r, const void *data, size_t len)
 	return 0;
 }
 
+bool frame_reader_ready(const struct frame_reader *r)
+{
+	size_t left = r->raw.len - r->used;
+	uint32_t len;
+
+	if (left < FRAME_HEAD)
+		return false;
+	memcpy(&len, r->raw.data + r->used, sizeof(len));
+	return left - FRAME_HEAD >= le32toh(len);
+}
+
 bool frame_reader_idle(const struct frame_reader *r)
 {
 	return r->used == r->raw.len && (r->handed || !r->whole.len);

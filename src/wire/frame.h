@@ -55,6 +55,9 @@ size_t frame_reader_take(struct frame_reader *r, void *out, size_t len);
 /* Puts back what was taken last. 0 or -ENOMEM. */
 int frame_reader_give_back(struct frame_reader *r, const void *data, size_t len);
 
+/* The next frame is here, whole. */
+bool frame_reader_ready(const struct frame_reader *r);
+
 /* Nothing of a message waits for its rest. */
 bool frame_reader_idle(const struct frame_reader *r);
 

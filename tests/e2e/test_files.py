@@ -239,6 +239,15 @@ def test_deep_paths(instance, box, files, work):
     assert len(files.everything(work)) == depth + 1
 
 
+def test_the_longest_path(files, work):
+    """In a URL it is three times as long."""
+    parts = "/".join(["测" * 85] * 15)
+    path = f"{work}/{parts}"[:4095]
+    item = files.put(path, b"far away")
+    assert item["path"] == path
+    assert files.get(path) == b"far away" and files.stat(path) == item
+
+
 # --- lists ---------------------------------------------------------------------------------------
 
 def test_kinds(instance, box, files, work):

@@ -242,6 +242,44 @@ static void test_long_paths(void **state)
 	refuse(ends, 400, "bad_path", .method = "GET", .path = name);
 }
 
+static void test_scopes(void **state)
+{
+	static const struct {
+		const char *method, *path, *body;
+		unsigned reader, writer;
+	} rows[] = {
+		{ "GET", "/content/d", NULL, 503, 503 }, /* a list without entries or end */
+		{ "GET", "/stat/d", NULL, 200, 200 },
+		{ "GET", "/download/d", NULL, 200, 200 },
+		{ "GET", "/watch/d", NULL, 503, 503 },
+		{ "POST", "/search", "{\"path\":\"/\"}", 503, 503 },
+		{ "POST", "/content/d", NULL, 403, 201 },
+		{ "POST", "/content/upload/d", NULL, 403, 503 },
+		{ "PATCH", "/content/d", "{\"mode\":\"0\"}", 403, 200 },
+		{ "POST", "/move", "{\"from\":\"/a\",\"to\":\"/b\"}", 403, 200 },
+		{ "DELETE", "/content/d", NULL, 403, 204 },
+	};
+	char reader[TOKEN_SIZE], writer[TOKEN_SIZE];
+	struct err e = ERR_INIT;
+
+	(void)state;
+	assert_int_equal(token_create("default", "r", SCOPE_READ, &actor_system, reader, &e), 0);
+	assert_int_equal(
+		token_create("default", "w", SCOPE_READ | SCOPE_WRITE, &actor_system, writer, &e),
+		0);
+	for (unsigned i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct kit_answer a = meet(ends, .method = rows[i].method, .path = rows[i].path,
+					   .body = rows[i].body, .token = reader);
+		struct kit_answer b = meet(ends, .method = rows[i].method, .path = rows[i].path,
+					   .body = rows[i].body, .token = writer);
+
+		if (a.status != rows[i].reader || b.status != rows[i].writer)
+			fail_msg("%s %s: %u, %u", rows[i].method, rows[i].path, a.status, b.status);
+		kit_free(&a);
+		kit_free(&b);
+	}
+}
+
 /* -- refused ------------------------------------------------------------------------------- */
 
 static uint32_t fail_code;
@@ -483,12 +521,11 @@ static void test_endless(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_list),          TEST(test_list_of_a_file),
-		TEST(test_what_is_asked), TEST(test_search),
-		TEST(test_bad_paths),     TEST(test_long_paths),
-		TEST(test_errors),        TEST(test_not_running),
-		TEST(test_hostile),       TEST(test_silent),
-		TEST(test_old),           TEST(test_endless),
+		TEST(test_list),    TEST(test_list_of_a_file), TEST(test_what_is_asked),
+		TEST(test_search),  TEST(test_bad_paths),      TEST(test_long_paths),
+		TEST(test_scopes),  TEST(test_errors),         TEST(test_not_running),
+		TEST(test_hostile), TEST(test_silent),         TEST(test_old),
+		TEST(test_endless),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,7 +9,10 @@
 #include "api/files_view.h"
 #include "api/view.h"
 
-enum { LINE_MAX_BYTES = 64 * 1024 };
+enum {
+	LINES_ENOUGH = 16 * 1024,
+	LINES_MAX = LINES_ENOUGH + 128 * 1024, /* and the longest line: two paths, in base64 too */
+};
 
 struct watch {
 	struct file_request q;
@@ -76,11 +79,15 @@ static ssize_t watch_read(void *arg, char *data, size_t len)
 {
 	struct watch *w = arg;
 
-	if (!w->out.len) {
-		int r = w->ended ? 0 : next_line(w);
+	/* waits for one, and takes along what else has come */
+	while (!w->ended && (!w->out.len || (w->out.len < LINES_ENOUGH &&
+					     frame_reader_ready(&w->q.call.conn.in)))) {
+		int r = next_line(w);
 
-		if (r < 0 || !w->out.len)
+		if (r < 0 && !w->out.len)
 			return r;
+		if (r < 0)
+			break; /* it comes again, behind what is there */
 	}
 	if (len > w->out.len)
 		len = w->out.len;
@@ -104,7 +111,7 @@ int handle_file_watch(struct request *r, struct err *e)
 	*s = (struct stream){ .read = watch_read, .free = watch_free, .arg = w };
 	r->stream = s; /* released with the request from here on */
 	r->stream_type = "application/jsonl";
-	buf_init(&w->out, LINE_MAX_BYTES);
+	buf_init(&w->out, LINES_MAX);
 	file_request_init(&w->q);
 	code = file_request_open(r, &w->q, NULL, &f, e);
 	if (!code)
