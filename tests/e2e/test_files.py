@@ -2,12 +2,14 @@
 
 import base64
 import concurrent.futures
+import gzip
 import hashlib
 import http.client
+import io
 import json
 import os
 import re
-import socket
+import tarfile
 import time
 
 import pytest
@@ -399,10 +401,11 @@ def half_an_upload(files, path, size, sent, headers=""):
 def test_a_broken_upload_leaves_nothing(files, work):
     files.put(f"{work}/old", b"old")
     for name in "new", "old":
-        with half_an_upload(files, f"{work}/{name}", 10 * MIB, 3 * MIB) as s:
-            until(lambda: len(files.names(work)) > 1 or name == "old", "it has begun", 5) \
-                if False else time.sleep(0.2)
-            s.close()
+        # the go-ahead tells that it has begun
+        with half_an_upload(files, f"{work}/{name}", 10 * MIB, 0, "Expect: 100-continue\r\n") as s:
+            s.settimeout(20)
+            assert s.recv(65536).startswith(b"HTTP/1.1 100 ")
+            s.sendall(bytes(3 * MIB))
         until(lambda: files.names(work) == ["old"], "nothing is left of it")
     assert files.get(f"{work}/old") == b"old"
 
@@ -502,6 +505,81 @@ def test_a_stop_cuts_a_download(instance, new_sandbox):
         finally:
             connection.close()
         assert got < 200 * MIB
+
+
+# --- archives ------------------------------------------------------------------------------------
+
+def a_tar(mode="w"):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode=mode, format=tarfile.PAX_FORMAT) as tar:
+        def add(name, kind=tarfile.REGTYPE, data=b"", bits=0o640, target=""):
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.size, entry.mode, entry.linkname = kind, len(data), bits, target
+            entry.mtime = 1_600_000_000
+            tar.addfile(entry, io.BytesIO(data))
+
+        add("d", tarfile.DIRTYPE, bits=0o750)
+        add("d/empty", tarfile.DIRTYPE, bits=0o700)
+        add("d/f", data=b"hello" * 1000, bits=0o755)
+        add("d/\u6d4b\u8bd5", data=b"x")
+        add("d/link", tarfile.SYMTYPE, target="f")
+        add("d/hard", tarfile.LNKTYPE, target="d/f")
+    return out.getvalue()
+
+
+def shape(tar):
+    """What an archive has, by name."""
+    return {m.name.removeprefix("./"): (m.type, m.mode & 0o7777, m.linkname.removeprefix("./"),
+                                        tar.extractfile(m).read() if m.isreg() else None)
+            for m in tar if m.name not in (".", "./")}
+
+
+@pytest.mark.parametrize("kind, pack", [
+    ("application/x-tar", lambda data: data), ("application/x-tar", gzip.compress),
+    ("application/gzip", gzip.compress),
+    ("application/x-gzip", lambda d: gzip.compress(d[:700]) + gzip.compress(d[700:]))])
+def test_an_archive_comes_back(instance, box, files, work, kind, pack):
+    item = files.put(f"{work}/in/here", pack(a_tar()), kind=kind)
+    assert (item["type"], item["path"]) == ("DIR", f"{work}/in/here"), item
+    shown = inside(instance, box, f"cd {work}/in/here; stat -c '%n %a %U %Y' d d/empty d/f;"
+                                  " readlink d/link; cmp d/f d/hard; find . | wc -l", user="root")
+    assert shown == ("d 750 skerry 1600000000\nd/empty 700 skerry 1600000000\n"
+                     "d/f 755 skerry 1600000000\nf\n7\n"), shown
+    for query, mode, ending, type_ in (("", "r:gz", "tar.gz", "application/gzip"),
+                                       ("?archive=tar", "r:", "tar", "application/x-tar")):
+        answer = files.call("GET", f"/download/{quoted(work)}/in/here{query}", want=200)
+        assert answer.headers["Content-Type"] == type_
+        assert f'filename="here.{ending}"' in answer.headers["Content-Disposition"]
+        with tarfile.open(fileobj=io.BytesIO(answer.body), mode=mode) as tar:
+            got = shape(tar)
+        assert set(got) == {"d", "d/empty", "d/f", "d/\u6d4b\u8bd5", "d/link", "d/hard"}, got
+        assert got["d"][:2] == (tarfile.DIRTYPE, 0o750) and got["d/empty"][1] == 0o700, got
+        assert got["d/link"][2] == "f" and b"hello" * 1000 in (got["d/f"][3], got["d/hard"][3])
+
+
+@pytest.mark.parametrize("kind, data", [
+    ("application/x-tar", b"no archive " * 100), ("application/x-tar", a_tar()[:1700]),
+    ("application/gzip", b"no archive"), ("application/gzip", gzip.compress(a_tar())[:-9]),
+    ("application/gzip", gzip.compress(a_tar())[:-4] + b"oops"),
+    ("application/gzip", gzip.compress(b"no archive " * 100))])
+def test_bad_archives(files, work, kind, data):
+    error = error_of(files.put(f"{work}/d", data, kind=kind, want=400))
+    assert error["code"] == "bad_archive", error
+
+
+def test_nothing_but_a_directory_is_an_archive(files, work):
+    files.put(f"{work}/f", b"x")
+    assert error_of(json.loads(files.get(f"{work}/f", "?archive=tar", want=400)))[
+        "field"] == "archive"
+    files.put(f"{work}/f", a_tar(), kind="application/x-tar", want=409)
+
+
+def test_a_tree_of_many_files(instance, box, files, work):
+    inside(instance, box, f"mkdir {work}/t; cd {work}/t; for d in $(seq 20); do mkdir $d; for f in"
+                          " $(seq 100); do echo $d $f > $d/$f; done; done", user="root")
+    packed = files.get(f"{work}/t")
+    files.put(f"{work}/u", packed, kind="application/gzip")
+    inside(instance, box, f"diff -r {work}/t {work}/u", user="root")
 
 
 # --- search, watch -------------------------------------------------------------------------------
