@@ -1,4 +1,4 @@
-"""What docs/commands.md shows is run as it stands there."""
+"""What docs/commands.md and docs/files.md show is run as it stands there."""
 
 import json
 import os
@@ -10,11 +10,9 @@ import pytest
 
 from instance import TREE
 
-TEXT = (TREE / "docs/commands.md").read_text()
-
-
-def blocks(kind):
-    return re.findall(rf"^```{kind}\n(.*?)^```$", TEXT, re.M | re.S)
+def blocks(kind, document="commands"):
+    text = (TREE / f"docs/{document}.md").read_text()
+    return re.findall(rf"^```{kind}\n(.*?)^```$", text, re.M | re.S)
 
 
 @pytest.fixture
@@ -53,3 +51,12 @@ def test_calls(shown):
     assert [line.get("data") for line in log] == ["a", "b", "c", None], log
     assert log[3]["type"] == "EXIT" and log[3]["id"] == ended["id"], log
     assert out.splitlines()[6:] == ["b", "c"], out
+
+
+def test_file_calls(shown):
+    put, note, listed, found = shown("bash", "-euc", "".join(blocks("sh", "files"))).splitlines()
+    assert json.loads(put)["path"] == "/tmp/note" and note == "hello"
+    listed = json.loads(listed)
+    assert len(listed["contents"]) == 2 and listed["next_cursor"], listed
+    match = {"path": "/tmp/note", "line": 1, "text": "hello"}
+    assert json.loads(found) == {"matches": [match], "truncated": False}
