@@ -33,8 +33,8 @@ struct stream {
 	ssize_t (*read)(void *arg, char *data, size_t len);
 	void (*free)(void *arg);
 	void *arg;
-	size_t block;  /* bytes asked for at once; 0: the server's choice */
-	bool sized;    /* it has `size` bytes, which the answer's head says */
+	size_t block; /* bytes asked for at once; 0: the server's choice */
+	bool sized;   /* it has `size` bytes, which the answer's head says */
 	uint64_t size;
 };
 
@@ -86,7 +86,7 @@ struct request {
 	char *written;        /* the answer's text; a handler may give it, with its length */
 	size_t written_len;
 
-	void *connection; /* the HTTP library's, for form.c */
+	void *connection;                    /* the HTTP library's, for form.c */
 	void *upload;                        /* a route's own, while the body streams in */
 	bool counted_token, counted_sandbox; /* held places of the connection limits */
 	char sandbox_id[ID_SIZE];

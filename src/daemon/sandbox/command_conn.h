@@ -23,11 +23,11 @@ enum {
 struct backend;
 
 struct agent_conn {
-	int fd;       /* -1: not connected */
-	bool greeted; /* the agent's HELLO came */
+	int fd;           /* -1: not connected */
+	bool greeted;     /* the agent's HELLO came */
 	uint32_t version; /* of it */
-	bool deaf;    /* the agent takes no more; what it said before may still be read */
-	size_t sent;  /* bytes of `out` that are with the kernel */
+	bool deaf;        /* the agent takes no more; what it said before may still be read */
+	size_t sent;      /* bytes of `out` that are with the kernel */
 	struct buf out;
 	struct frame_reader in;
 };
