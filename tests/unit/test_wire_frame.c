@@ -311,6 +311,38 @@ static void test_no_memory(void **state)
 	assert_int_equal(out.len, 0);
 }
 
+/* Who reads on by itself takes what was read and gives back what is not its own: wherever the
+ * bytes were cut, nothing is lost and nothing comes twice. */
+static void test_take(void **state)
+{
+	_cleanup_buf_ struct buf out = BUF_INIT(1 << 20);
+
+	(void)state;
+	put_rows(&out);
+	for (size_t cut = 0; cut <= out.len; cut++) {
+		struct frame_reader r;
+		char head[FRAME_HEAD];
+		size_t next = 0, got;
+
+		frame_reader_init(&r, CEILING);
+		assert_int_equal(frame_reader_feed(&r, out.data, cut), 0);
+		assert_int_equal(frame_reader_ready(&r), cut >= FRAME_HEAD);
+		got = frame_reader_take(&r, head, sizeof(head));
+		assert_int_equal(got, cut < sizeof(head) ? cut : sizeof(head));
+		assert_memory_equal(head, out.data, got);
+		/* the rest of the head came past the reader */
+		memcpy(head + got, out.data + got, sizeof(head) - got);
+		assert_int_equal(frame_reader_give_back(&r, head, sizeof(head)), 0);
+		got = cut < sizeof(head) ? sizeof(head) : cut;
+		assert_int_equal(frame_reader_feed(&r, out.data + got, out.len - got), 0);
+		take_rows(&r, &next);
+		assert_int_equal(next, ARRAY_SIZE(rows));
+		assert_false(frame_reader_ready(&r));
+		assert_int_equal(frame_reader_take(&r, head, sizeof(head)), 0);
+		frame_reader_release(&r);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -318,6 +350,7 @@ int main(void)
 		cmocka_unit_test(test_ceiling),      cmocka_unit_test(test_more_for_ever),
 		cmocka_unit_test(test_refused),      cmocka_unit_test(test_fill),
 		cmocka_unit_test(test_small_frames), cmocka_unit_test(test_no_memory),
+		cmocka_unit_test(test_take),
 	};
 
 	return cmocka_run_group_tests(tests, make_pattern, NULL);
