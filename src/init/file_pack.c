@@ -6,12 +6,10 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <linux/openat2.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -23,6 +21,7 @@
 #include "init/file_job.h"
 #include "init/file_names.h"
 #include "init/file_path.h"
+#include "init/file_walk.h"
 #include "init/tar_write.h"
 
 enum {
@@ -245,25 +244,6 @@ static int pack_head(struct pack *p, char type, const struct stat *st, struct er
 
 /* -- the tree ------------------------------------------------------------------------------------ */
 
-static bool of_the_kernel(int fd)
-{
-	static const long magics[] = {
-		PROC_SUPER_MAGIC,        SYSFS_MAGIC,         DEVPTS_SUPER_MAGIC,
-		CGROUP_SUPER_MAGIC,      CGROUP2_SUPER_MAGIC, TRACEFS_MAGIC,
-		DEBUGFS_MAGIC,           SECURITYFS_MAGIC,    BPF_FS_MAGIC,
-		0x19800202 /* mqueue */,
-	};
-	struct statfs fs;
-
-	if (fstatfs(fd, &fs) < 0)
-		return false;
-	for (size_t i = 0; i < ARRAY_SIZE(magics); i++) {
-		if (fs.f_type == magics[i])
-			return true;
-	}
-	return false;
-}
-
 static int pack_below(struct pack *p, int dir, size_t len, struct err *e);
 
 static int pack_dir(struct pack *p, int dir, const char *name, struct err *e)
@@ -279,7 +259,7 @@ static int pack_dir(struct pack *p, int dir, const char *name, struct err *e)
 		return file_err(e, fd < 0 ? fd : errno, "open", p->path);
 	add_xattrs(p, fd);
 	r = pack_head(p, '5', &st, e);
-	if (r < 0 || of_the_kernel(fd))
+	if (r < 0 || file_of_kernel(fd))
 		return r;
 	return pack_below(p, fd, strlen(p->path), e);
 }
