@@ -24,6 +24,7 @@ NUMBERS = [
     ("stop", "grace", ["3601"]),
     ("restart", "grace", ["3601"]),
     ("terminate", "grace", ["3601"]),
+    ("search", "limit", ["0", "10001"]),
 ]
 SECONDS = [("exec", "timeout"), ("commands", "timeout")]
 REST_OF_BODY = {
@@ -31,6 +32,7 @@ REST_OF_BODY = {
     "exec": {"command": "touch /tmp/made"},
     "commands": {"command": "touch /tmp/made"},
     "stop": {}, "restart": {}, "terminate": {}, "start": {}, "patch": {},
+    "search": {"path": "/etc", "name": "passwd"}, "move": {"from": "/none", "to": "/tmp/made"},
 }
 
 
@@ -56,6 +58,8 @@ def paths(target):
         "stop": ("POST", f"{sandbox}/stop"),
         "restart": ("POST", f"{sandbox}/restart"),
         "terminate": ("POST", f"{sandbox}/commands/{target['command_id']}/terminate"),
+        "search": ("POST", f"{sandbox}/search"),
+        "move": ("POST", f"{sandbox}/move"),
     }
 
 
@@ -158,6 +162,17 @@ WRONG_TYPES = {
         "user": ["1", "null", '""', json.dumps("u" * 65)],
         "stdin": ["1", "null", "[]"],
         "kill_on_disconnect": ["1", "null", '"true"', "0"],
+    },
+    "search": {
+        "path": ["1", "null", '""', '"etc"', '"/a/../b"', '"/a\\u0000"', json.dumps("/x" * 2048)],
+        "name": ["1", "null", json.dumps("n" * 256), json.dumps("é" * 128)],
+        "text": ["1", "null", "[]", json.dumps("t" * 1025)],
+        "path_base64": ["1", '"!"', '"LwA="', '"ZXRj"'],
+    },
+    "move": {
+        "from": ["1", "null", '""', '"none"', '"/./a"', json.dumps("/" + "n" * 256)],
+        "to": ["1", "null", '""', '"made"', '"/.."'],
+        "overwrite": ["1", "null", '"true"'],
     },
     "terminate": {"signal": ["1", "null", '""', '"NOPE"', '"SIG"', '"9"', '"sigterm "']},
 }
@@ -364,13 +379,15 @@ def test_ids_in_paths(instance, target, nothing_made, bad):
             if parameter in ("workspace", "image") and bad in ("a.b", "a-", "%252e%252e"):
                 continue  # these are names there
             values = {"workspace": "default", "sandbox_id": target["id"],
-                      "command_id": target["command_id"], "image": "none", parameter: bad}
+                      "command_id": target["command_id"], "image": "none", "path": "tmp/none",
+                      parameter: bad}
             full = re.sub(r"{(\w+)}", lambda m: values[m.group(1)], path)
             body = {"exec": {"command": "touch /tmp/made"},
                     "commands": {"command": "touch /tmp/made"},
                     "sandboxes": REST_OF_BODY["create"]}.get(path.rsplit("/", 1)[-1], {})
+            kind = "octet-stream" if "upload" in path else "json"
             answer = instance.raw(method, full, json.dumps(body) if method != "GET" else None,
-                                  {"Content-Type": "application/json"})
+                                  {"Content-Type": f"application/{kind}"})
             assert answer.status in (400, 404, 405), (method, full[:200], answer)
             errors_of(answer)
 
