@@ -35,7 +35,8 @@ struct search {
 	size_t text_len;
 	uint32_t left; /* matches */
 	uint64_t until_ns;
-	bool more;
+	bool more;   /* something was left out … */
+	bool done;   /* … and nothing else is looked at */
 	size_t base; /* bytes of `path` before what is relative to the start */
 	char path[FILE_PATH_MAX + 1];
 	char window[WINDOW];
@@ -44,8 +45,8 @@ struct search {
 static bool over(struct search *s)
 {
 	if (clock_mono_ns() >= s->until_ns)
-		s->more = true;
-	return s->more;
+		s->more = s->done = true;
+	return s->done;
 }
 
 static bool name_wanted(const struct search *s, const char *name)
@@ -64,7 +65,7 @@ static int put_match(struct search *s, uint64_t line, const char *text, size_t l
 	};
 
 	if (!s->left) {
-		s->more = true;
+		s->more = s->done = true;
 		return 0;
 	}
 	s->left--;
@@ -105,7 +106,7 @@ static ssize_t search_lines(struct search *s, struct lines *l, size_t len, bool 
 {
 	size_t at = 0;
 
-	while (at < len && !s->more) {
+	while (at < len && !s->done) {
 		const char *line = s->window + at;
 		const char *end = memchr(line, '\n', len - at);
 		size_t n = end ? (size_t)(end - line) : len - at;
@@ -158,7 +159,7 @@ static int search_text(struct search *s, int fd)
 			return 0;
 		have -= (size_t)used;
 		memmove(s->window, s->window + used, have);
-		if (total >= SIZE_MOST) {
+		if (total > SIZE_MOST) {
 			s->more = true;
 			return 0;
 		}
@@ -195,7 +196,7 @@ static int search_one(struct search *s, int dir, const char *name, size_t len, s
 	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return 0;
 	r = look(s, dir, name, S_ISREG(st.st_mode));
-	if (r < 0 || !S_ISDIR(st.st_mode) || s->more)
+	if (r < 0 || !S_ISDIR(st.st_mode) || s->done)
 		return r;
 	fd = file_openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0,
 			 RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);

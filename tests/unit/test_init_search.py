@@ -84,7 +84,9 @@ class Search(Files):
     def test_large_files_are_searched_in_part(self):
         with open(self.path("large"), "wb") as out:
             out.write(b"needle\n" + (b"x" * 99 + b"\n") * (700 * 1000) + b"needle\n")
-        self.assertEqual(self.search(text="needle", more=True), [(b"large", 1, b"needle")])
+        self.fill(small=b"needle\n")
+        self.assertEqual(self.search(text="needle", more=True),
+                         [(b"large", 1, b"needle"), (b"small", 1, b"needle")])
 
     def test_what_is_no_content(self):
         self.fill(t__proc__x=b"")
