@@ -2,10 +2,12 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <linux/limits.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/banned.h"
+#include "base/clock.h"
 #include "base/str.h"
 
 enum { OCTAL_7 = 07777777, NAME = 100, ID_MOST = OCTAL_7 };
@@ -70,13 +72,38 @@ static void record_number(struct buf *pax, const char *key, int64_t value)
 	record_text(pax, key, text);
 }
 
+/* '=' ends a key: it and '%' are written as GNU tar writes them. */
 void tarw_xattr(struct buf *pax, const char *name, const void *value, size_t len)
 {
-	char key[300];
+	char key[sizeof("SCHILY.xattr.") + 3 * XATTR_NAME_MAX] = "SCHILY.xattr.";
+	size_t at = strlen(key);
 
-	if (strchr(name, '=') || snprintf(key, sizeof(key), "SCHILY.xattr.%s", name) >= 300)
-		return;
+	for (; *name && at + 4 <= sizeof(key); name++) {
+		if (*name == '=' || *name == '%')
+			at += (size_t)snprintf(key + at, 4, "%%%02X", *name);
+		else
+			key[at++] = *name;
+	}
+	key[at] = '\0';
 	record(pax, key, value, len);
+}
+
+/* "[-]seconds[.nanoseconds]", which a negative time counts down from its seconds. */
+static void record_time(struct buf *pax, const char *key, struct timespec t)
+{
+	bool negative = t.tv_sec < 0;
+	uint64_t seconds = (uint64_t)t.tv_sec;
+	uint64_t ns = (uint64_t)t.tv_nsec;
+	char text[48];
+
+	if (negative) {
+		seconds = 0 - seconds - (ns > 0);
+		ns = ns ? NS_PER_SEC - ns : 0;
+	}
+	snprintf(text, sizeof(text), "%s%" PRIu64 ".%09" PRIu64, negative ? "-" : "", seconds, ns);
+	if (!ns)
+		*strchr(text, '.') = '\0';
+	record_text(pax, key, text);
 }
 
 static void octal(char *field, size_t size, uint64_t value)
@@ -127,8 +154,9 @@ static void say_more(struct buf *pax, const struct tarw_entry *n, const char *na
 		record_number(pax, "uid", n->st->st_uid);
 	if (n->st->st_gid > ID_MOST)
 		record_number(pax, "gid", n->st->st_gid);
-	if (n->st->st_mtim.tv_sec < 0 || n->st->st_mtim.tv_sec > 077777777777)
-		record_number(pax, "mtime", n->st->st_mtim.tv_sec);
+	if (n->st->st_mtim.tv_nsec || n->st->st_mtim.tv_sec < 0 ||
+	    n->st->st_mtim.tv_sec > 077777777777)
+		record_time(pax, "mtime", n->st->st_mtim);
 }
 
 static void put_pax(struct buf *out, struct buf *pax)

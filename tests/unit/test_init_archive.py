@@ -151,8 +151,41 @@ class Archives(Files):
             os.setxattr(self.path("t/file"), b"user.note", b"a\0=b\n")
         except OSError:
             self.skipTest("no attributes here")
+        os.setxattr(self.path("t/file"), b"user.a=b%3Dc", b"odd")
         unpack(self.a, self.path("u"), f.read(self.a, self.path("t")))
         self.assertEqual(os.getxattr(self.path("u/file"), b"user.note"), b"a\0=b\n")
+        self.assertEqual(os.getxattr(self.path("u/file"), b"user.a=b%3Dc"), b"odd")
+
+    def test_times(self):
+        """To the nanosecond, before 1970 too, by every reader."""
+        os.mkdir(self.path("t"))
+        times = [0, 1, 10**9, 1234567890123456789, -1, -10**9, -1_500_000_000]
+        for i, ns in enumerate(times):
+            f.write(self.a, self.path("t", str(i)))
+            os.utime(self.path("t", str(i)), ns=(0, ns))
+        os.utime(self.path("t"), ns=(0, 5_000_000_007))
+        data = f.read(self.a, self.path("t"))
+        unpack(self.a, self.path("u/t"), data)
+        os.mkdir(self.path("g"))
+        subprocess.run(["tar", "-xf", "-", "-C", self.path("g")], input=data, check=True)
+        for to in ("u/t", "g"):
+            got = [os.stat(self.path(to, str(i))).st_mtime_ns for i in range(len(times))]
+            self.assertEqual(got, times, to)
+        with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+            for i, ns in enumerate(times):
+                self.assertAlmostEqual(archive.getmember(str(i)).mtime, ns / 1e9, 6)
+
+    def test_deep(self):
+        at = os.open(self.dir, os.O_RDONLY)
+        for name in ["t"] + ["a"] * 500:
+            os.mkdir(name, dir_fd=at)
+            below = os.open(name, os.O_RDONLY, dir_fd=at)
+            os.close(at)
+            at = below
+        os.close(at)
+        data = f.read(self.a, self.path("t"))
+        unpack(self.a, self.path("u"), data)
+        self.assertTrue(os.path.isdir(self.path("u", *["a"] * 500)))
 
     def test_what_is_left_out(self):
         os.makedirs(self.path("t/proc"))
