@@ -103,14 +103,15 @@ static int set_xattrs(struct untar *u, int fd, const struct tar_entry *n, struct
 }
 
 /* Owner first: changing it takes set-uid bits and capabilities away. What is right already is left
- * alone: each change is a transaction of the file system, and most of an image is root's. */
-static int set_meta(struct untar *u, int fd, const struct tar_entry *n, struct err *e)
+ * alone: each change is a transaction of the file system, and most of an image is root's. In a
+ * sandbox that lives a directory that was there (`old`) keeps its owner. */
+static int set_meta(struct untar *u, int fd, const struct tar_entry *n, bool old, struct err *e)
 {
 	struct stat st;
 
 	if (fstat(fd, &st) < 0)
 		return failed(e, "look at it");
-	if (st.st_uid != owner_of(u, n) || st.st_gid != group_of(u, n)) {
+	if ((!old || !u->files) && (st.st_uid != owner_of(u, n) || st.st_gid != group_of(u, n))) {
 		if (fchown(fd, owner_of(u, n), group_of(u, n)) < 0)
 			return bad_owner(n, e);
 		st.st_mode &= ~(mode_t)(S_ISUID | S_ISGID);
@@ -120,16 +121,23 @@ static int set_meta(struct untar *u, int fd, const struct tar_entry *n, struct e
 	return set_xattrs(u, fd, n, e);
 }
 
-/* The same for objects that are not opened: links, FIFOs. */
+/* The same for objects that are not opened: links, FIFOs. What stands there by now may be another
+ * thing, put there by who may: only the kind that was made is touched, and only by its one name. */
 static int set_link_meta(struct untar *u, int dir, const char *leaf, const struct tar_entry *n,
-			 struct err *e)
+			 mode_t kind, struct err *e)
 {
+	_cleanup_close_ int fd = openat(dir, leaf, O_PATH | O_NOFOLLOW | O_CLOEXEC);
 	struct timespec times[2];
+	struct stat st;
 
-	if (fchownat(dir, leaf, owner_of(u, n), group_of(u, n), AT_SYMLINK_NOFOLLOW) < 0)
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return failed(e, "look at it");
+	if ((st.st_mode & S_IFMT) != kind || st.st_nlink > 1)
+		return err_set(e, EBUSY, "it was replaced as soon as it was made");
+	if (fchownat(fd, "", owner_of(u, n), group_of(u, n), AT_EMPTY_PATH) < 0)
 		return bad_owner(n, e);
 	times_of(n, times);
-	if (utimensat(dir, leaf, times, AT_SYMLINK_NOFOLLOW) < 0)
+	if (utimensat(fd, "", times, AT_EMPTY_PATH) < 0)
 		return failed(e, "set the time");
 	u->done.attributes += n->xattrs_count;
 	return 0;
@@ -189,7 +197,7 @@ static int make_file(struct untar *u, const struct tar_entry *n, int dir, const 
 	f = copy_content(u, fd, n, e);
 	if (f < 0)
 		return f;
-	f = set_meta(u, fd, n, e);
+	f = set_meta(u, fd, n, false, e);
 	if (f < 0)
 		return f;
 	times_of(n, times);
@@ -207,11 +215,12 @@ static int remember_time(struct untar *u, const char *path, const struct tar_ent
 	return 0;
 }
 
-/* A directory that is there already takes the entry's mode and owner; anything else makes way. */
+/* A directory that is there already takes the entry's mode; anything else makes way. */
 static int make_dir(struct untar *u, const struct tar_entry *n, int dir, const char *leaf,
 		    struct err *e)
 {
 	_cleanup_close_ int fd = -1;
+	bool old = false;
 	struct stat st;
 	int f;
 
@@ -220,7 +229,8 @@ static int make_dir(struct untar *u, const struct tar_entry *n, int dir, const c
 			return failed(e, "create");
 		if (fstatat(dir, leaf, &st, AT_SYMLINK_NOFOLLOW) < 0)
 			return failed(e, "look at what is there");
-		if (!S_ISDIR(st.st_mode)) {
+		old = S_ISDIR(st.st_mode);
+		if (!old) {
 			f = tar_remove(dir, leaf, e);
 			if (f < 0)
 				return f;
@@ -231,7 +241,7 @@ static int make_dir(struct untar *u, const struct tar_entry *n, int dir, const c
 	fd = open_beneath(dir, leaf, O_RDONLY | O_DIRECTORY, 0);
 	if (fd < 0)
 		return err_set(e, fd, "open: %m");
-	return set_meta(u, fd, n, e);
+	return set_meta(u, fd, n, old, e);
 }
 
 static int make_symlink(struct untar *u, const struct tar_entry *n, int dir, const char *leaf,
@@ -248,7 +258,7 @@ static int make_symlink(struct untar *u, const struct tar_entry *n, int dir, con
 		if (symlinkat(n->link, dir, leaf) < 0)
 			return failed(e, "create");
 	}
-	return set_link_meta(u, dir, leaf, n, e);
+	return set_link_meta(u, dir, leaf, n, S_IFLNK, e);
 }
 
 static bool same_object(int dir_a, const char *a, int dir_b, const char *b)
@@ -312,7 +322,7 @@ static int make_fifo(struct untar *u, const struct tar_entry *n, int dir, const 
 		if (mknodat(dir, leaf, mode, 0) < 0)
 			return failed(e, "create");
 	}
-	return set_link_meta(u, dir, leaf, n, e);
+	return set_link_meta(u, dir, leaf, n, S_IFIFO, e);
 }
 
 /* A whiteout hides what lower layers have under the name, not what its own archive brings. */
@@ -355,7 +365,7 @@ static int take_root(struct untar *u, const struct tar_entry *n, struct err *e)
 		return err_set(e, EINVAL, "the root of the archive is no directory");
 	if (u->files)
 		return 0;
-	f = set_meta(u, u->tree.root, n, e);
+	f = set_meta(u, u->tree.root, n, true, e);
 	if (!f)
 		f = remember_time(u, "", n, e);
 	if (!f)

@@ -271,13 +271,15 @@ class Hostile(Files):
     def test_into_what_is_there(self):
         f.write(self.a, self.path("u/file"), b"old", mode=0o600)
         os.makedirs(self.path("u/dir/kept"))
+        os.chown(self.path("u/dir"), 7, 8)
         os.chmod(self.path("u"), 0o1777)
         unpack(self.a, self.path("u"), tar((".", tarfile.DIRTYPE, None, {"mode": 0o700}),
                                            ("file", tarfile.REGTYPE, b"new"),
                                            ("dir", tarfile.DIRTYPE, None, {"mode": 0o750})))
         self.assertEqual(os.stat(self.path("u")).st_mode & 0o7777, 0o1777)
         self.assertEqual(f.read(self.a, self.path("u/file")), b"new")
-        self.assertEqual(os.stat(self.path("u/dir")).st_mode & 0o7777, 0o750)
+        st = os.stat(self.path("u/dir"))
+        self.assertEqual((st.st_mode & 0o7777, st.st_uid, st.st_gid), (0o750, 7, 8))
         self.assertTrue(os.path.isdir(self.path("u/dir/kept")))
         f.write(self.a, self.path("plain"))
         self.refused(errno.ENOTDIR, lambda: f.Call(self.a, f.UNPACK, self.path("plain"),
