@@ -17,7 +17,7 @@
  *   file_pack.c     read of a directory; file_inodes.c, tar_write.c
  *   file_unpack.c   unpack
  *   file_search.c   search
- *   file_watch.c    watch
+ *   file_watch.c    watch: file_watch_priv.h
  */
 #include <stdbool.h>
 #include <stddef.h>
