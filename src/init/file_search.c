@@ -49,6 +49,14 @@ static bool over(struct search *s)
 	return s->done;
 }
 
+/* Something was not looked at: for want of descriptors or memory it is left out, else it is not there
+ * or not to be read. */
+static int without(struct search *s, int code)
+{
+	s->more |= code == -EMFILE || code == -ENFILE || code == -ENOMEM;
+	return 0;
+}
+
 static bool name_wanted(const struct search *s, const char *name)
 {
 	const char *glob = s->j->req.name;
@@ -180,9 +188,9 @@ static int look(struct search *s, int dir, const char *name, bool is_file)
 	if (!is_file)
 		return 0;
 	fd = file_open(dir, name, O_RDONLY | O_NOFOLLOW, &st, &ignored);
-	if (fd < 0 || !S_ISREG(st.st_mode))
-		return 0;
-	return search_text(s, fd);
+	if (fd < 0)
+		return without(s, fd);
+	return S_ISREG(st.st_mode) ? search_text(s, fd) : 0;
 }
 
 static int search_below(struct search *s, int dir, size_t len, struct err *e);
@@ -200,9 +208,9 @@ static int search_one(struct search *s, int dir, const char *name, size_t len, s
 		return r;
 	fd = file_openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0,
 			 RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
-	if (fd < 0 || file_of_kernel(fd))
-		return 0;
-	return search_below(s, fd, len, e);
+	if (fd < 0)
+		return without(s, fd);
+	return file_of_kernel(fd) ? 0 : search_below(s, fd, len, e);
 }
 
 static int by_bytes(const struct dirent **a, const struct dirent **b)
@@ -217,7 +225,7 @@ static int search_below(struct search *s, int dir, size_t len, struct err *e)
 	size_t at = len + (len > 0 && s->path[len - 1] != '/');
 
 	if (count < 0)
-		return errno == ENOMEM ? err_set(e, ENOMEM, "out of memory") : 0;
+		return errno == ENOMEM ? err_set(e, ENOMEM, "out of memory") : without(s, -errno);
 	for (int i = 0; i < count; i++) {
 		const char *name = names[i]->d_name;
 		size_t n = strlen(name);

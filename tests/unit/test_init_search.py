@@ -5,6 +5,7 @@ usage: test_init_search.py <skerry-init> [unittest arguments]
 
 import errno
 import os
+import resource
 import sys
 import unittest
 
@@ -87,6 +88,22 @@ class Search(Files):
         self.fill(small=b"needle\n")
         self.assertEqual(self.search(text="needle", more=True),
                          [(b"large", 1, b"needle"), (b"small", 1, b"needle")])
+
+    def test_deep_trees(self):
+        """Where a tree is deeper than there are descriptors, what lies below is known to be missing."""
+        resource.prlimit(self.a.pid, resource.RLIMIT_NOFILE, (64, 64))
+        at = os.open(self.dir, os.O_RDONLY)
+        for _ in range(100):
+            os.mkdir(b"d", dir_fd=at)
+            below = os.open(b"d", os.O_RDONLY, dir_fd=at)
+            os.close(at)
+            at = below
+        os.close(os.open(b"needle", os.O_CREAT | os.O_WRONLY, dir_fd=at))
+        os.close(at)
+        f.write(self.a, self.path("e"), b"needle\n")
+        self.assertEqual(self.search(name="[en]*", more=True), [(b"e", 0, b"")])
+        resource.prlimit(self.a.pid, resource.RLIMIT_NOFILE, (1024, 1024))
+        self.assertEqual(len(self.search(name="[en]*")), 2)
 
     def test_what_is_no_content(self):
         self.fill(t__proc__x=b"")
