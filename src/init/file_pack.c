@@ -26,8 +26,9 @@
 
 enum {
 	PAX_MOST = 1024 * 1024,
+	XATTRS_MOST = 512 * 1024, /* of one entry; those beyond are left out */
 	HEAD_MOST = 4 * 1024 * 1024,
-	XATTR_NAMES = 16 * 1024,
+	XATTR_NAMES = 64 * 1024,
 	XATTR_VALUE = 64 * 1024,
 };
 
@@ -134,7 +135,7 @@ static void add_xattrs(struct pack *p, int fd)
 	for (const char *name = names; n > 0 && name < names + n; name += strlen(name) + 1) {
 		ssize_t len = xattr_wanted(name) ? fgetxattr(fd, name, value, sizeof(value)) : -1;
 
-		if (len >= 0)
+		if (len >= 0 && p->pax.len + (size_t)len < XATTRS_MOST)
 			tarw_xattr(&p->pax, name, value, (size_t)len);
 	}
 }

@@ -10,7 +10,9 @@ import random
 import subprocess
 import sys
 import tarfile
+import tempfile
 import threading
+import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -18,6 +20,18 @@ import file_driver as f  # noqa: E402
 import init_driver as d  # noqa: E402
 from test_init import MIB, wait_for  # noqa: E402
 from test_init_files import ODD, Files  # noqa: E402
+
+# puts a file where a link is made, over and over: <file> <temporary name> <link>
+SWAPPER = """
+import contextlib, os, sys
+file, new, link = sys.argv[1:]
+while True:
+    with contextlib.suppress(OSError):
+        os.link(file, new)
+        os.rename(new, link)
+    with contextlib.suppress(OSError):  # it was the same file already
+        os.unlink(new)
+"""
 
 
 def tar(*entries):
@@ -136,6 +150,12 @@ class Archives(Files):
         unpack(self.a, self.path("u"), data)
         os.mkdir(self.path("g"))
         subprocess.run(["tar", "-xf", "-", "-C", self.path("g")], input=data, check=True)
+        with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+            self.assertEqual(archive.getmember("hole").size, 100 << 30)
+            self.assertTrue(archive.getmember("hole").issparse())
+            end = archive.extractfile("end")
+            end.seek(1 << 30)
+            self.assertEqual(end.read(), b"end")
         for to in ("u", "g"):
             for name, size in (("hole", 100 << 30), ("end", (1 << 30) + 3), ("nothing", 1 << 30)):
                 st = os.stat(self.path(to, name))
@@ -155,6 +175,23 @@ class Archives(Files):
         unpack(self.a, self.path("u"), f.read(self.a, self.path("t")))
         self.assertEqual(os.getxattr(self.path("u/file"), b"user.note"), b"a\0=b\n")
         self.assertEqual(os.getxattr(self.path("u/file"), b"user.a=b%3Dc"), b"odd")
+
+    def test_many_attributes(self):
+        """Names that fill more than a page or two, and more of them than one header holds."""
+        try:
+            tree = tempfile.mkdtemp(dir="/dev/shm").encode()
+        except OSError:
+            self.skipTest("no memory file system here")
+        self.addCleanup(subprocess.run, ["rm", "-rf", tree])
+        f.write(self.a, os.path.join(tree, b"t/file"), b"x")
+        try:
+            for i in range(200):
+                os.setxattr(os.path.join(tree, b"t/file"), b"user.%d." % i + b"n" * 200,
+                            b"v" * 10_000)
+        except OSError:
+            self.skipTest("no attributes here")
+        unpack(self.a, os.path.join(tree, b"u"), f.read(self.a, os.path.join(tree, b"t")))
+        self.assertGreater(len(os.listxattr(os.path.join(tree, b"u/file"))), 40)
 
     def test_times(self):
         """To the nanosecond, before 1970 too, by every reader."""
@@ -290,6 +327,32 @@ class Hostile(Files):
         call = f.Call(self.a, f.UNPACK, self.path("u"), f.PARENTS).ready()
         call.put(tar(("file", tarfile.REGTYPE, b"x" * MIB))[:MIB // 2]).close()
         self.assertTrue(wait_for(lambda: self.helpers() == 0))
+
+    def test_links_that_are_replaced(self):
+        """Who puts another's file in the place of a link that was just made is not given that."""
+        try:
+            at = tempfile.mkdtemp(dir="/dev/shm")  # fast, so that they meet
+        except OSError:
+            self.skipTest("no memory file system here")
+        self.addCleanup(subprocess.run, ["rm", "-rf", at])
+        f.write(self.a, at + "/secret", b"secret", mode=0o600)
+        os.mkdir(at + "/u")
+        swappers = [subprocess.Popen([sys.executable, "-c", SWAPPER, at + "/secret",
+                                      f"{at}/u/new{i}", at + "/u/l"]) for i in range(2)]
+        data = tar(*[("l", tarfile.SYMTYPE, "x")] * 2000)
+        until = time.monotonic() + 4
+        try:
+            while time.monotonic() < until and os.stat(at + "/secret").st_uid == 0:
+                try:
+                    unpack(self.a, at + "/u", data, user="nobody")
+                except d.Failed as e:
+                    self.assertIn(e.code, (errno.EBUSY, errno.EEXIST, errno.ENOENT), e)
+            self.assertEqual([p.poll() for p in swappers], [None, None])
+        finally:
+            for p in swappers:
+                p.kill()
+                p.wait()
+        self.assertEqual(os.stat(at + "/secret").st_uid, 0)
 
     def test_swaps(self):
         """Directories become links and come back while they are packed and unpacked."""
