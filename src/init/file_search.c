@@ -27,6 +27,7 @@ enum {
 	SIZE_MOST = 64 * 1024 * 1024, /* bytes of one file */
 	BINARY_WITHIN = 8 * 1024,     /* a NUL here makes a file a binary one */
 	WINDOW = 256 * 1024,
+	NAMES_MOST = 64 * 1024 * 1024, /* bytes of the directories under way */
 	LEAD = 128, /* bytes of a line before a match that lies far behind its start */
 };
 
@@ -213,6 +214,27 @@ static int search_one(struct search *s, int dir, const char *name, size_t len, s
 	return file_of_kernel(fd) ? 0 : search_below(s, fd, len, e);
 }
 
+/* Names held by all levels; scandir tells its filter nothing but the entry. */
+static size_t names_held;
+static struct search *names_for;
+
+static size_t name_cost(const struct dirent *entry)
+{
+	return entry->d_reclen + 3 * sizeof(void *);
+}
+
+static int name_fits(const struct dirent *entry)
+{
+	if (str_eq(entry->d_name, ".") || str_eq(entry->d_name, ".."))
+		return 0;
+	if (names_held + name_cost(entry) > NAMES_MOST || over(names_for)) {
+		names_for->more = true;
+		return 0;
+	}
+	names_held += name_cost(entry);
+	return 1;
+}
+
 static int by_bytes(const struct dirent **a, const struct dirent **b)
 {
 	return strcmp((*a)->d_name, (*b)->d_name);
@@ -221,7 +243,7 @@ static int by_bytes(const struct dirent **a, const struct dirent **b)
 static int search_below(struct search *s, int dir, size_t len, struct err *e)
 {
 	struct dirent **names;
-	int count = scandirat(dir, ".", &names, NULL, by_bytes), r = 0;
+	int count = scandirat(dir, ".", &names, name_fits, by_bytes), r = 0;
 	size_t at = len + (len > 0 && s->path[len - 1] != '/');
 
 	if (count < 0)
@@ -230,7 +252,7 @@ static int search_below(struct search *s, int dir, size_t len, struct err *e)
 		const char *name = names[i]->d_name;
 		size_t n = strlen(name);
 
-		if (!r && !over(s) && !str_eq(name, ".") && !str_eq(name, "..")) {
+		if (!r && !over(s)) {
 			if (at + n > FILE_PATH_MAX) {
 				s->more = true;
 			} else {
@@ -241,6 +263,7 @@ static int search_below(struct search *s, int dir, size_t len, struct err *e)
 				s->path[len] = '\0';
 			}
 		}
+		names_held -= name_cost(names[i]);
 		free(names[i]);
 	}
 	free(names);
@@ -282,6 +305,7 @@ int file_search(struct file_job *j, struct err *e)
 		.left = j->req.limit,
 		.until_ns = clock_mono_ns() + TIME_MS * NS_PER_MS,
 	};
+	names_for = &s;
 	r = start(&s, e);
 	return r < 0 ? r : s.more ? FILE_MORE : 0;
 }
