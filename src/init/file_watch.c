@@ -23,6 +23,7 @@ enum {
 	CHUNK = 64 * 1024,
 	CHUNKS_AT_ONCE = 256,
 	LINKS_MOST = 40,
+	GONE_MS = 1000,
 	OUT_SPARE = 64 * 1024, /* beyond WATCH_OUT_MOST: OVERFLOW, END */
 	OUT_MOVE = 1024 * 1024,
 };
@@ -131,6 +132,12 @@ static int look_again(struct watch *w)
 	return r;
 }
 
+/* Reached by no name of its own, the root is held, and held ones do not tell that they were removed. */
+static bool nobody_tells(const struct watch *w)
+{
+	return w->above_wd < 0 && w->base[0];
+}
+
 static int wait_ms(const struct watch *w)
 {
 	uint64_t until = w->moves ? w->move[0].until_ns : UINT64_MAX;
@@ -139,6 +146,8 @@ static int wait_ms(const struct watch *w)
 		return 0;
 	if (w->blind && w->look_ns < until)
 		until = w->look_ns;
+	if (nobody_tells(w) && clock_mono_ns() + GONE_MS * NS_PER_MS < until)
+		until = clock_mono_ns() + GONE_MS * NS_PER_MS;
 	return clock_left_ms(until);
 }
 
@@ -148,6 +157,7 @@ static int turn(struct watch *w)
 		{ .fd = w->j->sock, .events = POLLIN },
 		{ .fd = w->inotify, .events = POLLIN },
 	};
+	struct stat st;
 	int r;
 
 	if (w->sent < w->j->out.len)
@@ -162,6 +172,7 @@ static int turn(struct watch *w)
 	if (!r)
 		r = watch_events(w);
 	watch_expire(w, clock_mono_ns());
+	w->ended |= nobody_tells(w) && fstat(w->above, &st) == 0 && !st.st_nlink;
 	if (!r && !w->ended)
 		r = look_again(w);
 	return r < 0 ? r : send_some(w);
@@ -255,7 +266,8 @@ int file_watch(struct file_job *j, struct err *e)
 	static struct watch w;
 	int r;
 
-	w = (struct watch){ .j = j, .above = -1, .above_wd = -1 };
+	w.j = j;
+	w.above = w.above_wd = -1;
 	buf_init(&w.raw, WATCH_RAW_MOST);
 	buf_release(&j->out);
 	buf_init(&j->out, WATCH_OUT_MOST + OUT_SPARE);

@@ -197,6 +197,17 @@ class Watch(Watched):
         self.assertTrue(wait_for(lambda: self.helpers() == 0))
         self.refused(errno.ENOENT, lambda: f.Call(self.a, f.WATCH, self.path("no")).ready())
 
+    def test_the_end_by_a_link_without_a_name(self):
+        os.mkdir(self.path("root"))
+        os.symlink(b".", self.path("root/self"))
+        os.mkdir(self.path("root/d"))
+        call = self.watch(self.path("root/self"))
+        os.unlink(self.path("root/self"))
+        os.rmdir(self.path("root/d"))
+        os.rmdir(self.path("root"))
+        self.assertEqual([v[:2] for v in self.short(iter(call.event, None))],
+                         [("DELETED", "self"), ("DELETED", "d")])
+
     def test_unmounted(self):
         os.mkdir(self.path("root"))
         root = self.path("root").decode()
