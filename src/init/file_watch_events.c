@@ -39,8 +39,12 @@ static void drop_move(struct watch *w, struct watch_move *m)
 static void went(struct watch *w, struct watch_move *m)
 {
 	struct watch_dir *d = watch_tree_by_wd(&w->tree, m->wd);
+	char text[FILE_PATH_MAX + 1];
+	const char *path = d ? watch_path(w, d, m->name, text) : NULL;
 
-	watch_tell(w, CHANGE_DELETED, m->dir, m->path, "");
+	/* by what is above it now; with that gone, it is gone too */
+	if (path)
+		watch_tell(w, CHANGE_DELETED, m->dir, path, "");
 	if (d && m->dir)
 		watch_tree_remove(&w->tree, watch_tree_find(&w->tree, d, m->name));
 	drop_move(w, m);
@@ -106,10 +110,15 @@ static struct watch_move *first_half(struct watch *w, uint32_t cookie)
 
 static int come(struct watch *w, struct watch_dir *d, const struct event *v)
 {
-	if (!watch_names_drop(&w->found, d->wd, v->name))
+	bool found = watch_names_drop(&w->found, d->wd, v->name);
+	struct watch_dir *known = watch_tree_find(&w->tree, d, v->name);
+
+	if (!found)
 		tell(w, CHANGE_CREATED, d, v);
-	if (!v->dir || watch_tree_find(&w->tree, d, v->name))
+	if (!v->dir || (known && found))
 		return 0;
+	/* one that a walk saw before this event: what is in it was told to be gone with what was here */
+	watch_tree_remove(&w->tree, known);
 	return watch_cover(w, d, v->name);
 }
 
@@ -121,33 +130,40 @@ static int take_along(struct watch *w, const struct watch_move *m, struct watch_
 	struct watch_dir *moved = from ? watch_tree_find(&w->tree, from, m->name) : NULL;
 	struct watch_dir *there = watch_tree_find(&w->tree, d, name);
 
+	/* one that was not found below it is there now, and not known */
+	w->lost |= w->missed;
 	if (!moved && !there)
 		return watch_cover(w, d, name);
-	/* two that changed places cannot be told from one that took the other's */
-	if (there || !watch_tree_move(&w->tree, moved, d, name))
+	/* two that changed places cannot be told from one that took the other's; nor is it known what was
+	 * told of one that is elsewhere again */
+	if (there || !watch_tree_move(&w->tree, moved, d, name) || !watch_in_place(w, moved))
 		w->lost = true;
 	return 0;
 }
 
 static int on_to(struct watch *w, struct watch_dir *d, const struct event *v)
 {
-	char text[FILE_PATH_MAX + 1];
-	const char *path = watch_path(w, d, v->name, text);
+	char text[FILE_PATH_MAX + 1], from_text[FILE_PATH_MAX + 1];
+	const char *path = watch_path(w, d, v->name, text), *from;
+	struct watch_dir *left;
 	struct watch_move *m;
 	int r;
 
 	settle(w, d->wd, v->name);
 	m = first_half(w, v->about.cookie);
+	left = m ? watch_tree_by_wd(&w->tree, m->wd) : NULL;
+	from = left ? watch_path(w, left, m->name, from_text) : NULL;
 	watch_names_drop(&w->modified, d->wd, v->name);
-	if (!m || !path || watch_names_drop(&w->found, d->wd, v->name)) {
+	if (!from || !path || watch_names_drop(&w->found, d->wd, v->name)) {
 		/* it came from elsewhere, or was told already */
 		if (m) {
 			went(w, m);
-			return 0;
+			if (from)
+				return 0;
 		}
 		return come(w, d, v);
 	}
-	watch_tell(w, CHANGE_MOVED, v->dir, path, m->path);
+	watch_tell(w, CHANGE_MOVED, v->dir, path, from);
 	r = v->dir ? take_along(w, m, d, v->name) : 0;
 	drop_move(w, m);
 	return r;

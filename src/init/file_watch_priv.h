@@ -55,6 +55,7 @@ struct watch {
 	struct buf raw;
 	size_t sent; /* of `j->out` */
 	bool lost, blind, ended;
+	bool missed;      /* a directory had left its place before it could be watched */
 	uint64_t look_ns; /* no sooner is a tree looked at again for what cannot be watched */
 	struct watch_names found, modified;
 	struct watch_move move[WATCH_MOVES];
@@ -73,6 +74,8 @@ const char *watch_path(struct watch *w, const struct watch_dir *d, const char *n
 		       char ret[FILE_PATH_MAX + 1]);
 /* The directory `name`, new in `d`, and all in it, which is told as created. 0 or -EPIPE. */
 int watch_cover(struct watch *w, struct watch_dir *d, const char *name);
+/* `d` is what stands at its place. */
+bool watch_in_place(struct watch *w, const struct watch_dir *d);
 /* The whole tree, told to nobody. 0 or -EPIPE. */
 int watch_look(struct watch *w);
 

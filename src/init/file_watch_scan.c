@@ -73,9 +73,18 @@ static int open_dir(const struct watch *w, const struct watch_dir *d)
 			   RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
 }
 
+bool watch_in_place(struct watch *w, const struct watch_dir *d)
+{
+	_cleanup_close_ int fd = open_dir(w, d);
+
+	/* a watch that is there already has the same descriptor again */
+	return fd >= 0 && watch_add(w, fd, true) == d->wd;
+}
+
 /* What cannot be watched: it went, it is not ours to see, or there is no room for it. */
 static void without(struct watch *w, struct watch_dir *d, int code)
 {
+	w->missed |= code == -ENOENT || code == -ENOTDIR || code == -ELOOP;
 	if (code != -ENOENT && code != -ENOTDIR && code != -ELOOP && code != -EACCES)
 		w->blind = true;
 	if (!d->parent)
@@ -155,6 +164,8 @@ static void scan(struct watch *w, struct watch_dir *d, bool tell)
 		watch_tree_remove(&w->tree, d); /* mounted below itself */
 		return;
 	}
+	/* two places for one directory: what was told of them is in doubt */
+	w->lost |= tell && had && had != d;
 	watch_tree_set_wd(&w->tree, d, wd);
 	while ((entry = readdir(list))) {
 		if (!str_eq(entry->d_name, ".") && !str_eq(entry->d_name, ".."))
@@ -195,6 +206,7 @@ int watch_look(struct watch *w)
 	int r;
 
 	w->blind = false;
+	w->missed = false;
 	w->round++;
 	if (w->file) {
 		w->ended |= fstatat(w->above, w->leaf, &st, AT_SYMLINK_NOFOLLOW) < 0;

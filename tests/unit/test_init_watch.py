@@ -3,9 +3,11 @@
 usage: test_init_watch.py <skerry-init> [unittest arguments]
 """
 
+import contextlib
 import ctypes
 import errno
 import os
+import signal
 import sys
 import threading
 import time
@@ -13,6 +15,7 @@ import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import file_driver as f  # noqa: E402
+import init_driver as d  # noqa: E402
 from test_init import wait_for  # noqa: E402
 from test_init_files import ODD, Files  # noqa: E402
 
@@ -20,9 +23,9 @@ RENAME_EXCHANGE = 2
 
 
 class Watched(Files):
-    def watch(self, path=None):
+    def watch(self, path=None, make=False):
         self.root = path or self.path("root")
-        if not path:
+        if make or not path:
             os.mkdir(self.root)
         call = f.Call(self.a, f.WATCH, self.root).ready()
         self.addCleanup(call.close)
@@ -278,6 +281,60 @@ class Watch(Watched):
         call = self.watch(self.path("root"))
         open(self.at("a/file"), "x").close()
         self.assertIn(("CREATED", "a/file"), self.told(call))
+
+
+class Lagging(Watched):
+    """Events tell of places that others have taken meanwhile."""
+
+    @contextlib.contextmanager
+    def late(self):
+        """What is done meanwhile is seen only afterwards, all at once."""
+        pids = [int(p) for p in self.children() if d.read(f"/proc/{p}/comm") == "skerry-files\n"]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
+
+    def there(self):
+        return {os.path.relpath(os.path.join(at, n), self.root).decode()
+                for at, dirs, files in os.walk(self.root) for n in dirs + files}
+
+    def known(self, got):
+        """What a reader of all changes takes for there, who looks again after an OVERFLOW."""
+        there = set()
+        for change, path, *frm in got:
+            old = frm[0] if frm else path
+            below = {p for p in there if p == old or p.startswith(old + "/")}
+            if change == "CREATED":
+                there.add(path)
+            elif change == "DELETED":
+                there -= below
+            elif change == "MOVED":
+                there = there - below - {p for p in there if p.startswith(path + "/")}
+                there |= {path} | {path + p[len(old):] for p in below}
+            elif change == "OVERFLOW":
+                there = self.there()
+        return there
+
+    def test_a_directory_whose_name_is_taken(self):
+        call = self.watch()
+        with self.late():
+            for i in range(20):
+                os.mkdir(self.at("a"))
+                open(self.at("a/file"), "x").close()
+                os.rename(self.at("a"), self.at(f"a-{i}"))
+            os.makedirs(self.at("a/below"))
+        time.sleep(0.1)  # a move's other half is waited for
+        got = self.known(self.told(call))
+        self.assertEqual(got - {"end"}, self.there() - {"end"})
+        probes = {self.at(f"a-{i}/probe") for i in range(20)} | {self.at("a/below/probe")}
+        for probe in probes:
+            open(probe, "x").close()
+        seen = {v.path for v in self.until(call, "end2") if v.change == "CREATED"}
+        self.assertLessEqual(probes, seen)
 
 
 class Limited(Watched):
