@@ -7,6 +7,8 @@
  *
  *   file_job.c      the table of operations; what all of them send and receive
  *   file_path.c     from a path to descriptors; what a descriptor is
+ *   file_proc.c     what of /proc is neither read nor written
+ *   file_mounts.c   what is mounted below a directory
  *   file_names.c    names of users and groups
  *   file_target.c   where an upload goes
  *   file_ops.c      stat, make, set, move

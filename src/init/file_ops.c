@@ -30,22 +30,17 @@ int file_put_object(struct file_job *j, int dir, const char *leaf, const char *p
 	return 0;
 }
 
-static bool is_root(const char *path)
-{
-	while (*path == '/')
-		path++;
-	return !*path;
-}
-
-/* Where the object stands: O_PATH of its directory and its name there, "" for "/" itself. */
+/* Where the object stands: O_PATH of its directory and its name there; "" where the path has none
+ * ("/", ".." at the end): the object is that directory then. */
 static int locate(const char *path, char leaf[FILE_NAME_MAX + 1], struct err *e)
 {
+	char parent[FILE_PATH_MAX + 1];
 	int fd;
 
-	if (!is_root(path))
+	if (file_split(path, parent, leaf) != -EINVAL)
 		return file_parent(path, leaf, e);
 	leaf[0] = '\0';
-	fd = file_openat(AT_FDCWD, "/", O_PATH | O_DIRECTORY, 0, 0);
+	fd = file_openat(AT_FDCWD, path, O_PATH | O_DIRECTORY, 0, 0);
 	return fd < 0 ? file_err(e, fd, "open", path) : fd;
 }
 
@@ -74,9 +69,10 @@ int file_make(struct file_job *j, struct err *e)
 
 	if (r < 0)
 		return r;
-	dir = f->flags & FILE_PARENTS && !is_root(f->path)
-		      ? file_parent_make(f->path, j->uid, j->gid, leaf, e)
-		      : locate(f->path, leaf, e);
+	if (f->flags & FILE_PARENTS)
+		dir = file_parent_make(f->path, j->uid, j->gid, leaf, e);
+	if (!(f->flags & FILE_PARENTS) || dir == -EINVAL)
+		dir = locate(f->path, leaf, e);
 	if (dir < 0)
 		return dir;
 	if (!*leaf || mkdirat(dir, leaf, mode) < 0) {

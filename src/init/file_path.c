@@ -13,8 +13,9 @@
 #include "base/str.h"
 
 #include "init/file_names.h"
+#include "init/file_proc.h"
 
-enum { OPEN_TRIES = 8 };
+enum { OPEN_TRIES = 8, LINKS_MOST = 40 };
 
 int file_openat(int dir, const char *path, int flags, mode_t mode, unsigned resolve)
 {
@@ -99,6 +100,51 @@ int file_parent(const char *path, char ret_leaf[FILE_NAME_MAX + 1], struct err *
 	return fd < 0 ? file_err(e, fd, "open the directory of", path) : fd;
 }
 
+/* One link further: `*dir` (owned) and `leaf` become what it says. 1, or 0 where it is no link. */
+static int follow_link(int *dir, char leaf[FILE_NAME_MAX + 1])
+{
+	char link[FILE_PATH_MAX + 1], parent[FILE_PATH_MAX + 1];
+	ssize_t n = readlinkat(*dir, leaf, link, sizeof(link) - 1);
+	_cleanup_close_ int found = -1;
+	int fd, r;
+
+	if (n < 0)
+		return errno == EINVAL || errno == ENOENT ? 0 : -errno;
+	/* what a magic link says is not where it leads */
+	found = file_openat(*dir, leaf, O_PATH, 0, 0);
+	if (found == -ELOOP)
+		return found;
+	link[n] = '\0';
+	r = file_split(link, parent, leaf);
+	if (r < 0)
+		return r == -EINVAL ? -EISDIR : r;
+	fd = file_openat(*dir, parent, O_PATH | O_DIRECTORY, 0, 0);
+	if (fd < 0)
+		return fd;
+	close(*dir);
+	*dir = fd;
+	return 1;
+}
+
+int file_resolve(int dir, const char *path, char ret_leaf[FILE_NAME_MAX + 1])
+{
+	char parent[FILE_PATH_MAX + 1];
+	_cleanup_close_ int at = -1;
+	int r = file_split(path, parent, ret_leaf);
+
+	if (r < 0)
+		return r == -EINVAL ? -EISDIR : r;
+	at = file_openat(dir, parent, O_PATH | O_DIRECTORY, 0, 0);
+	if (at < 0)
+		return at;
+	for (int i = 0; i < LINKS_MOST; i++) {
+		r = follow_link(&at, ret_leaf);
+		if (r <= 0)
+			return r < 0 ? r : take_fd(&at);
+	}
+	return -ELOOP;
+}
+
 /* One more directory on the way, made where it is missing. */
 static int step(int dir, const char *name, uid_t uid, gid_t gid)
 {
@@ -178,6 +224,7 @@ static int open_seen(int dir, const char *path, int flags, struct stat *ret)
 {
 	_cleanup_close_ int seen = -1, fd = -1;
 	struct stat st;
+	int r;
 
 	seen = file_openat(dir, path, O_PATH | (flags & O_NOFOLLOW), 0, 0);
 	if (seen < 0)
@@ -193,7 +240,10 @@ static int open_seen(int dir, const char *path, int flags, struct stat *ret)
 		return fd;
 	if (fstat(fd, ret) < 0)
 		return -errno;
-	return same(&st, ret) ? take_fd(&fd) : -EAGAIN;
+	if (!same(&st, ret))
+		return -EAGAIN;
+	r = file_proc_may_read(fd, dir, path, ret);
+	return r < 0 ? r : take_fd(&fd);
 }
 
 int file_open(int dir, const char *path, int flags, struct stat *ret, struct err *e)

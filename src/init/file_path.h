@@ -32,6 +32,11 @@ int file_parent(const char *path, char ret_leaf[FILE_NAME_MAX + 1], struct err *
 int file_parent_make(const char *path, uid_t uid, gid_t gid, char ret_leaf[FILE_NAME_MAX + 1],
 		     struct err *e);
 
+/* Where the object that `path` leads to stands, links followed: O_PATH of its directory, and its name
+ * there, which nothing may have. -EISDIR where it has none ("/", "..", "." at the end), -ELOOP for
+ * magic links too. `dir`: what a relative path begins at, the caller's. */
+int file_resolve(int dir, const char *path, char ret_leaf[FILE_NAME_MAX + 1]);
+
 /* O_PATH descriptor of a directory, made with all above it where it is missing. */
 int file_make_way(const char *path, uid_t uid, gid_t gid);
 
@@ -40,8 +45,8 @@ int file_make_way(const char *path, uid_t uid, gid_t gid);
 int file_find(const char *path, bool follow, struct stat *ret, struct err *e);
 
 /* Opened to be read: O_RDONLY of a regular file or directory, found at `path` or below `dir`
- * (AT_FDCWD: an absolute path). -EINVAL "not a regular file or directory" for all else. With
- * O_NOFOLLOW in `flags` a link at the end is ELOOP. */
+ * (AT_FDCWD: an absolute path). -EINVAL "not a regular file or directory" for all else, -EPERM for
+ * what this process itself has in /proc. With O_NOFOLLOW in `flags` a link at the end is ELOOP. */
 int file_open(int dir, const char *path, int flags, struct stat *ret, struct err *e);
 
 /* Fills `ret` for the object `name` in `dir` (name "": `dir` itself), as it is told under `path`,

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/syscall.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "base/banned.h"
@@ -14,8 +15,9 @@
 #include "base/str.h"
 
 #include "init/file_path.h"
+#include "init/file_proc.h"
 
-enum { LINKS_MOST = 40, NAME_TRIES = 16 };
+enum { NAME_TRIES = 16, XATTRS_SIZE = 64 * 1024 };
 
 void target_init(struct target *t)
 {
@@ -31,27 +33,6 @@ void target_release(struct target *t)
 	close_p(&t->dir);
 }
 
-/* One link further: `dir` and `leaf` become what it says. */
-static int follow(struct target *t)
-{
-	char link[FILE_PATH_MAX + 1], parent[FILE_PATH_MAX + 1];
-	ssize_t n = readlinkat(t->dir, t->leaf, link, sizeof(link) - 1);
-	int fd, r;
-
-	if (n < 0)
-		return -errno;
-	link[n] = '\0';
-	r = file_split(link, parent, t->leaf);
-	if (r < 0)
-		return r == -EINVAL ? -EISDIR : r;
-	fd = file_openat(t->dir, parent, O_PATH | O_DIRECTORY, 0, 0);
-	if (fd < 0)
-		return fd;
-	close(t->dir);
-	t->dir = fd;
-	return 0;
-}
-
 static bool is_mount_point(const struct target *t)
 {
 	_cleanup_close_ int fd =
@@ -60,35 +41,70 @@ static bool is_mount_point(const struct target *t)
 	return fd == -EXDEV;
 }
 
+static bool is_same(const struct target *t, int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 && st.st_dev == t->was.st_dev && st.st_ino == t->was.st_ino;
+}
+
+/* What stands there, looked at without opening it. */
+static int look(struct target *t)
+{
+	_cleanup_close_ int fd = file_openat(t->dir, t->leaf, O_PATH | O_NOFOLLOW, 0, 0);
+
+	if (fd == -ENOENT)
+		return file_is_proc(t->dir) ? -EPERM : 0;
+	if (fd < 0)
+		return fd;
+	if (fstat(fd, &t->was) < 0)
+		return -errno;
+	t->exists = true;
+	if (S_ISDIR(t->was.st_mode))
+		return -EISDIR;
+	if (!S_ISREG(t->was.st_mode))
+		return -EINVAL;
+	t->in_place = t->was.st_nlink > 1 || is_mount_point(t);
+	return file_is_proc(fd) ? -EPERM : 0;
+}
+
 int target_find(struct target *t, const char *path, bool parents, uid_t uid, gid_t gid,
 		struct err *e)
 {
 	char quoted[FILE_QUOTED_SIZE];
-	int r = -ELOOP;
+	int r;
 
-	t->dir = parents ? file_parent_make(path, uid, gid, t->leaf, e)
-			 : file_parent(path, t->leaf, e);
-	if (t->dir < 0)
-		return t->dir;
-	for (int i = 0; i < LINKS_MOST; i++) {
-		if (fstatat(t->dir, t->leaf, &t->was, AT_SYMLINK_NOFOLLOW) < 0) {
-			r = errno == ENOENT ? 0 : -errno;
-			break;
-		}
-		t->exists = !S_ISLNK(t->was.st_mode);
-		r = t->exists ? 0 : follow(t);
-		if (r < 0 || t->exists)
-			break;
-		r = -ELOOP;
+	if (parents) {
+		_cleanup_close_ int made = file_parent_make(path, uid, gid, t->leaf, e);
+
+		if (made < 0 && made != -EINVAL)
+			return made;
 	}
-	if (r < 0)
-		return file_err(e, r, "find", path);
-	if (t->exists && S_ISDIR(t->was.st_mode))
-		return file_err(e, EISDIR, "write", path);
-	if (t->exists && !S_ISREG(t->was.st_mode))
+	t->dir = file_resolve(AT_FDCWD, path, t->leaf);
+	r = t->dir < 0 ? t->dir : look(t);
+	if (r == -EINVAL)
 		return err_set(e, EINVAL, "write %s: not a regular file", file_quote(path, quoted));
-	t->in_place = t->exists && (t->was.st_nlink > 1 || is_mount_point(t));
-	return 0;
+	return r < 0 ? file_err(e, r, "write", path) : 0;
+}
+
+/* A user's own attributes, and access lists: as far as they are to be had. Those of the kernel's that
+ * speak of the content (capabilities) went with it, as a write takes them away. */
+static void copy_xattrs(const struct target *t)
+{
+	static char names[XATTRS_SIZE], value[XATTRS_SIZE];
+	_cleanup_close_ int old =
+		file_openat(t->dir, t->leaf, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0, 0);
+	ssize_t n, len;
+
+	if (old < 0 || !is_same(t, old) || (n = flistxattr(old, names, sizeof(names))) <= 0)
+		return;
+	for (const char *name = names; name < names + n; name += strlen(name) + 1) {
+		if (!str_starts(name, "user.") && !str_eq(name, "system.posix_acl_access"))
+			continue;
+		len = fgetxattr(old, name, value, sizeof(value));
+		if (len >= 0)
+			(void)fsetxattr(t->fd, name, value, (size_t)len, 0);
+	}
 }
 
 static void make_name(struct target *t)
@@ -119,13 +135,10 @@ static int open_itself(struct target *t)
 {
 	_cleanup_close_ int fd =
 		file_openat(t->dir, t->leaf, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0, 0);
-	struct stat st;
 
 	if (fd < 0)
 		return fd;
-	if (fstat(fd, &st) < 0)
-		return -errno;
-	return st.st_dev == t->was.st_dev && st.st_ino == t->was.st_ino ? take_fd(&fd) : -EBUSY;
+	return is_same(t, fd) ? take_fd(&fd) : -EBUSY;
 }
 
 int target_open(struct target *t, const char *path, struct err *e)
@@ -197,19 +210,27 @@ static int sync_dir(const struct target *t)
 	return fsync(fd) < 0 && errno != EINVAL ? -errno : 0;
 }
 
+/* What it is to be beside its content: as the one it replaces, or as the caller says. */
+static int dress(const struct target *t, uid_t uid, gid_t gid, mode_t mode)
+{
+	if (t->exists) {
+		copy_xattrs(t);
+		uid = t->was.st_uid;
+		gid = t->was.st_gid;
+		mode = t->was.st_mode & 07777;
+	}
+	return fchown(t->fd, uid, gid) < 0 || fchmod(t->fd, mode) < 0 ? -errno : 0;
+}
+
 int target_finish(struct target *t, const char *path, uid_t uid, gid_t gid, mode_t mode,
 		  uint64_t size, struct err *e)
 {
 	int r = 0;
 
-	if (t->in_place) {
-		if (ftruncate(t->fd, (off_t)size) < 0)
-			r = -errno;
-	} else if (fchown(t->fd, t->exists ? t->was.st_uid : uid, t->exists ? t->was.st_gid : gid) <
-			   0 ||
-		   fchmod(t->fd, t->exists ? t->was.st_mode & 07777 : mode) < 0) {
+	if (!t->in_place)
+		r = dress(t, uid, gid, mode);
+	else if (ftruncate(t->fd, (off_t)size) < 0)
 		r = -errno;
-	}
 	if (!r && fsync(t->fd) < 0)
 		r = -errno;
 	if (!r && !t->in_place)
