@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "wire/agent.h"
+#include "wire/files.h"
 
 #include "fuzz.h"
 
@@ -87,6 +88,60 @@ static void try_all(const struct message *m)
 		exit_sane(&command.exit);
 }
 
+static void try_request(const struct message *m)
+{
+	struct agent_file f;
+
+	if (file_get_request(m, &f) < 0)
+		return;
+	assert(f.op >= FILE_LIST && f.op < FILE_OPS_END && f.path[0] == '/' && f.mode <= 07777);
+	assert(f.limit <= FILE_LIMIT_MAX);
+	assert(strlen(f.path) <= FILE_PATH_MAX && strlen(f.text) <= FILE_TEXT_MAX);
+	text(f.to);
+	text(f.user);
+	text(f.default_user);
+	text(f.owner);
+	text(f.name);
+}
+
+static void try_entry(const struct message *m)
+{
+	struct agent_entry n;
+
+	if (file_get_entry(m, &n) < 0)
+		return;
+	assert(n.kind >= ENTRY_FILE && n.kind <= ENTRY_BLOCK && n.leads_to != ENTRY_LINK);
+	assert(n.mode <= 07777 && n.size <= INT64_MAX && n.path[0]);
+	text(n.path);
+	text(n.owner);
+	text(n.group);
+	text(n.target);
+}
+
+static void try_files(const struct message *m)
+{
+	struct agent_go go;
+	struct agent_match match;
+	struct agent_event event;
+	uint32_t flags;
+
+	try_request(m);
+	try_entry(m);
+	if (file_get_go(m, &go) == 0)
+		assert(go.offset <= INT64_MAX && go.length <= INT64_MAX);
+	if (file_get_match(m, &match) == 0) {
+		assert(match.path[0] == '/' && match.text_len <= FILE_TEXT_MAX);
+		fuzz_touch(match.text, match.text_len);
+	}
+	if (file_get_event(m, &event) == 0) {
+		assert(event.change >= CHANGE_CREATED && event.change <= CHANGE_OVERFLOW);
+		text(event.path);
+		text(event.from);
+	}
+	if (file_get_end(m, &flags) == 0)
+		assert(!(flags & ~(uint32_t)FILE_MORE));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	enum { CEILING = 256 * 1024 };
@@ -110,6 +165,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			assert(m.len <= CEILING && m.type != 0 && m.type != FRAME_MORE);
 			fuzz_touch(m.data, m.len);
 			try_all(&m);
+			try_files(&m);
 		}
 		if (n < 0)
 			break;

@@ -109,6 +109,17 @@ def frames():
     yield "stdin_ack", frame(70, struct.pack("<Q", 65536)) + frame(70, struct.pack("<Q", 70000))
     yield "fail", frame(67, struct.pack("<I", 2) + text(b"not_found") + text(b"cwd") + text(b"no"))
     yield "command", frame(68, ident + struct.pack("<IBB", 5, 1, 0) + end) + frame(69, b"")
+    empty = text(b"")
+    yield "file", (frame(32, struct.pack("<BIII", 1, 1, 0o755, 10) + text(b"/a") + 6 * empty)
+                   + frame(33, struct.pack("<QQ", 1, 2)) + frame(34, b"data") + frame(35, b""))
+    yield "move", frame(32, struct.pack("<BIII", 6, 4, 0, 0) + text(b"/a") + text(b"/b")
+                        + text(b"me") + text(b"skerry") + text(b"a:b") + text(b"*") + text(b"x"))
+    yield "entry", (frame(96, b"") + frame(97, struct.pack("<BBIIIQq", 3, 2, 0o777, 0, 0, 5, -1)
+                                           + text(b"x") + text(b"root") + empty + text(b".."))
+                    + frame(100, struct.pack("<I", 1)))
+    yield "event", (frame(98, text(b"/a") + struct.pack("<Q", 3) + b"line")
+                    + frame(99, b"\5\0" + text(b"/a") + text(b"/b"))
+                    + frame(99, b"\6\0" + empty + empty))
     yield "more", frame(127, run[:40]) + frame(127, run[40:60]) + frame(2, run[60:])
 
 

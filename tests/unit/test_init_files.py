@@ -25,9 +25,11 @@ ODD = [b"plain", "\u6d4b\u8bd5 \u0444.txt".encode(), b"new\nline", b"\xff\xfe\x8
 
 
 class Files(Case):
+    ROOM = None
+
     def setUp(self):
         super().setUp()
-        self.dir = tempfile.mkdtemp(prefix="skerry-files-").encode()
+        self.dir = tempfile.mkdtemp(prefix="skerry-files-", dir=self.ROOM).encode()
         self.addCleanup(subprocess.run, ["rm", "-rf", self.dir])
 
     def path(self, *names):
