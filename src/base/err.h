@@ -12,7 +12,8 @@ struct err {
 	int code; /* positive errno; 0 while nothing failed */
 	const char *
 		reason; /* stable word for clients ("sandbox_not_found"), static storage; or NULL */
-	const char *cause; /* name of the errno behind it ("EXDEV"), where that tells more; or NULL */
+	const char
+		*cause; /* name of the errno behind it ("EXDEV"), where that tells more; or NULL */
 	char field[64]; /* the request field at fault ("apps[2].command"), or "" */
 	char text[256]; /* what failed, lower case, no full stop */
 	char hint[128]; /* what to do about it, or "" */

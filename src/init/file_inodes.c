@@ -6,8 +6,6 @@
 
 #include "base/banned.h"
 
-enum { BUCKETS = 16 * 1024 };
-
 struct inode_name {
 	struct inode_name *next;
 	dev_t dev;
@@ -17,7 +15,7 @@ struct inode_name {
 
 void inodes_release(struct inodes *t)
 {
-	for (size_t i = 0; t->bucket && i < BUCKETS; i++) {
+	for (size_t i = 0; i < INODES_BUCKETS; i++) {
 		while (t->bucket[i]) {
 			struct inode_name *n = t->bucket[i];
 
@@ -25,8 +23,7 @@ void inodes_release(struct inodes *t)
 			free(n);
 		}
 	}
-	free(t->bucket);
-	*t = (struct inodes){ 0 };
+	t->count = t->bytes = 0;
 }
 
 const char *inodes_name(struct inodes *t, dev_t dev, ino_t ino, const char *name)
@@ -34,11 +31,7 @@ const char *inodes_name(struct inodes *t, dev_t dev, ino_t ino, const char *name
 	size_t len = strlen(name) + 1;
 	struct inode_name **at, *made;
 
-	if (!t->bucket)
-		t->bucket = calloc(BUCKETS, sizeof(*t->bucket));
-	if (!t->bucket)
-		return NULL;
-	at = &t->bucket[((uint64_t)ino * 0x9e3779b97f4a7c15ull >> 40) % BUCKETS];
+	at = &t->bucket[((uint64_t)ino * 0x9e3779b97f4a7c15ull >> 40) % INODES_BUCKETS];
 	for (struct inode_name *n = *at; n; n = n->next) {
 		if (n->ino == ino && n->dev == dev)
 			return n->name;

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 enum {
+	INODES_BUCKETS = 16 * 1024,
 	INODES_MOST = 128 * 1024,
 	INODES_BYTES = 16 * 1024 * 1024, /* of names */
 };
@@ -11,7 +12,7 @@ enum {
 struct inode_name;
 
 struct inodes {
-	struct inode_name **bucket;
+	struct inode_name *bucket[INODES_BUCKETS];
 	size_t count, bytes;
 };
 

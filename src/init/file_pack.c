@@ -187,10 +187,9 @@ static int pack_content(struct pack *p, int fd, const struct stat *st, struct er
 	r = add_head(p, &n, &content, e);
 	if (r < 0)
 		return r;
-	if (!n.extents)
-		r = add_bytes(p, fd, 0, content, e);
+	r = n.extents_count ? 0 : add_bytes(p, fd, 0, content, e);
 	for (size_t i = 0; i < n.extents_count && !r; i++)
-		r = add_bytes(p, fd, n.extents[i].offset, n.extents[i].length, e);
+		r = add_bytes(p, fd, p->extents[i].offset, p->extents[i].length, e);
 	return r < 0 ? r : add_padding(p, content);
 }
 

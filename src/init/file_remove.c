@@ -210,8 +210,8 @@ static int step(struct walk *w, const char **ret_name)
 	struct level *l = level_of(w->depth);
 	int r = next_name(l, &entry);
 
-	*ret_name = r > 0 ? entry->name : "";
-	if (r <= 0)
+	*ret_name = r > 0 && entry ? entry->name : "";
+	if (r <= 0 || !entry)
 		return r < 0 ? r : leave(w);
 	return remove_name(w, l->fd, entry->name, entry->type == DT_DIR,
 			   &w->way[w->depth - 1].again);

@@ -9,9 +9,9 @@
 #include "init/file_watch_priv.h"
 
 struct event {
-	struct inotify_event about;
 	char name[FILE_NAME_MAX + 1];
 	bool dir;
+	struct inotify_event about; /* without the name that follows it */
 };
 
 static void tell(struct watch *w, enum file_change change, const struct watch_dir *d,

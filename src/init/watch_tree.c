@@ -149,7 +149,7 @@ void watch_tree_set_wd(struct watch_tree *t, struct watch_dir *d, int wd)
 {
 	struct watch_dir *had = watch_tree_by_wd(t, wd), **bucket;
 
-	if (had == d && d->wd == wd)
+	if (d->wd == wd && had == d)
 		return;
 	if (had)
 		unlist_wd(t, had);

@@ -319,8 +319,8 @@ static struct agent_file plain(uint8_t op)
 static void test_requests_refused(void **state)
 {
 	(void)state;
-	for (uint8_t op = FILE_LIST; op < FILE_OPS_END; op++)
-		REFUSED(op, path, "relative");
+	for (int op = FILE_LIST; op < FILE_OPS_END; op++)
+		REFUSED((uint8_t)op, path, "relative");
 	REFUSED(FILE_STAT, op, 0);
 	REFUSED(FILE_STAT, op, FILE_OPS_END);
 	REFUSED(FILE_STAT, path, "");
