@@ -47,7 +47,14 @@ enum command_flags {
 	HIDDEN = 8,   /* for our own scripts: not in help, completion, man page */
 };
 
-enum command_group { GROUP_SANDBOX, GROUP_COMMAND, GROUP_IMAGE, GROUP_TOOL, GROUP_COUNT };
+enum command_group {
+	GROUP_SANDBOX,
+	GROUP_COMMAND,
+	GROUP_FILE,
+	GROUP_IMAGE,
+	GROUP_TOOL,
+	GROUP_COUNT
+};
 
 struct command {
 	const char *noun; /* "command" in `skerry command list`, or NULL */
@@ -74,6 +81,8 @@ extern const struct opt tool_options[]; /* before the command only */
 /* One function a command; the files are named after them. */
 int cmd_create(struct cli *c, const struct args *a, struct err *e);
 int cmd_list(struct cli *c, const struct args *a, struct err *e);
+int cmd_cp(struct cli *c, const struct args *a, struct err *e);
+int cmd_ls(struct cli *c, const struct args *a, struct err *e);
 int cmd_get(struct cli *c, const struct args *a, struct err *e);
 int cmd_status(struct cli *c, const struct args *a, struct err *e);
 int cmd_start(struct cli *c, const struct args *a, struct err *e);

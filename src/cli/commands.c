@@ -5,9 +5,8 @@
 #include "options.h"
 
 const char *const group_titles[GROUP_COUNT] = {
-	[GROUP_SANDBOX] = "Sandboxes",
-	[GROUP_COMMAND] = "Commands in a sandbox",
-	[GROUP_IMAGE] = "Images",
+	[GROUP_SANDBOX] = "Sandboxes",       [GROUP_COMMAND] = "Commands in a sandbox",
+	[GROUP_FILE] = "Files in a sandbox", [GROUP_IMAGE] = "Images",
 	[GROUP_TOOL] = "This tool",
 };
 
@@ -28,7 +27,6 @@ const struct command commands[] = {
 		  "skerry create ci --cpus 1 --memory 2G --disk 10G\n"
 		  "its id in a variable\tid=$(skerry create job-1 --tag batch --wait running)" },
 	{ .name = "list",
-	  .alias = "ls",
 	  .group = GROUP_SANDBOX,
 	  .flags = SANDBOX | BASIC,
 	  .synopsis = "",
@@ -332,6 +330,37 @@ const struct command commands[] = {
 	  .run = cmd_image_rm,
 	  .summary = "remove images; sandboxes made from them live on",
 	  .examples = "remove one\tskerry image rm box:1" },
+	{ .name = "ls",
+	  .group = GROUP_FILE,
+	  .flags = SANDBOX | BASIC,
+	  .synopsis = "[SANDBOX:/PATH]",
+	  .max_args = 1,
+	  .options = ls_options,
+	  .run = cmd_ls,
+	  .summary = "list files of a sandbox; without PATH, sandboxes",
+	  .details = "One name a line, as the bytes they are; on a terminal what is no text is "
+		     "escaped.\n"
+		     "Sandboxes are listed as by `skerry list`, with its options.",
+	  .examples = "what lies in the work directory\tskerry ls hello:/workspace\n"
+		      "all of it, for a script\tskerry ls -R -0 hello:/workspace | xargs -0 -n 1" },
+	{ .name = "cp",
+	  .group = GROUP_FILE,
+	  .flags = SANDBOX | BASIC,
+	  .synopsis = "FROM TO",
+	  .min_args = 2,
+	  .max_args = 2,
+	  .options = cp_options,
+	  .run = cmd_cp,
+	  .summary = "copy a file into a sandbox or out of it",
+	  .details =
+		  "One of the two is SANDBOX:/path, the other a file here; - is standard input "
+		  "or output.\n"
+		  "A name that is a directory gets the copy below it. A copy takes its name when "
+		  "it is whole;\n"
+		  "one that breaks off leaves nothing.",
+	  .examples = "in\tskerry cp notes.txt hello:/workspace/\n"
+		      "out\tskerry cp hello:/var/log/dpkg.log .\n"
+		      "through a pipe\tskerry cp hello:/etc/passwd - | wc -l" },
 	{ .name = "doctor",
 	  .group = GROUP_TOOL,
 	  .flags = OFFLINE | BASIC,

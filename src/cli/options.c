@@ -55,11 +55,30 @@ const struct opt create_options[] = {
 	{ 0 },
 };
 
+#define LIST_OPTIONS                                                                               \
+	{ "status", 's', "STATUS", "only those in this state: running, stopped …" },               \
+		{ "tag", 't', "TAG", "only those with this tag" },                                 \
+		{ "limit", 'n', "N", "at most this many" },                                        \
+	{                                                                                          \
+		"quiet", 'q', NULL, "ids only"                                                     \
+	}
+
 const struct opt list_options[] = {
-	{ "status", 's', "STATUS", "only those in this state: running, stopped …" },
-	{ "tag", 't', "TAG", "only those with this tag" },
-	{ "limit", 'n', "N", "at most this many" },
-	{ "quiet", 'q', NULL, "ids only" },
+	LIST_OPTIONS,
+	{ 0 },
+};
+
+const struct opt ls_options[] = {
+	{ "long", 'l', NULL, "mode, owner, group, size, time and target too" },
+	{ "recursive", 'R', NULL, "what lies below too, with paths" },
+	{ "null", '0', NULL, "end names with a NUL" },
+	LIST_OPTIONS,
+	{ 0 },
+};
+
+const struct opt cp_options[] = {
+	{ "user", 'u', "USER", "whose the copy in the sandbox is; default: the image's user" },
+	{ "quiet", 'q', NULL, "no progress" },
 	{ 0 },
 };
 

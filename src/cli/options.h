@@ -4,6 +4,8 @@
 
 extern const struct opt create_options[];
 extern const struct opt list_options[];
+extern const struct opt ls_options[];
+extern const struct opt cp_options[];
 extern const struct opt grace_options[];
 extern const struct opt wait_options[];
 extern const struct opt exec_options[];

@@ -131,7 +131,7 @@ static void lookups(void **state)
 		int words;
 	} good[] = {
 		{ "create x", NULL, "create", 1 },
-		{ "ls", NULL, "list", 1 },
+		{ "ls", NULL, "ls", 1 },
 		{ "sb rm x", NULL, "destroy", 2 },
 		{ "sandbox create", NULL, "create", 2 },
 		{ "command logs a b", "command", "logs", 2 },

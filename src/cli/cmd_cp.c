@@ -1,0 +1,139 @@
+/* cp: between this machine and a sandbox. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/str.h"
+
+#include "api.h"
+#include "cp.h"
+#include "signals.h"
+
+enum { PATHS = 8192 };
+
+/* The last name of a path, without slashes behind it; "" of the root. */
+static void base_name(const char *path, char *out, size_t size)
+{
+	size_t end = strlen(path), start;
+
+	while (end && path[end - 1] == '/')
+		end--;
+	for (start = end; start && path[start - 1] != '/'; start--)
+		;
+	snprintf(out, size, "%.*s", (int)(end - start), path + start);
+}
+
+/* `name` in the directory `dir`. */
+static int below(char *out, const char *dir, const char *name, struct err *e)
+{
+	size_t len = strlen(dir);
+	const char *slash = len && dir[len - 1] == '/' ? "" : "/";
+
+	if (!*name || str_eq(name, "."))
+		return usage(e, "give the copy a name in '%s'", dir);
+	if (snprintf(out, PATHS, "%s%s%s", dir, slash, name) >= PATHS)
+		return err_set(e, ENAMETOOLONG, "the path below '%s' is too long", dir);
+	return 0;
+}
+
+static int no_tree(const char *what, struct err *e)
+{
+	err_reason(e, EISDIR, "is_a_directory", "'%s' is a directory: only files are copied yet",
+		   what);
+	return err_hint(e, "a directory travels as a tar: skerry exec -i SANDBOX tar …");
+}
+
+static int open_source(const struct copy *p, int *ret, struct err *e)
+{
+	struct stat st;
+	int fd;
+
+	if (str_eq(p->local, "-")) {
+		*ret = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+		return *ret < 0 ? err_set(e, errno, "open standard input: %s", strerror(errno)) : 0;
+	}
+	fd = open(p->local, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return err_set(e, errno, "open '%s': %s", p->local, strerror(errno));
+	if (fstat(fd, &st) == 0 && S_ISDIR(st.st_mode)) {
+		close(fd);
+		return no_tree(p->local, e);
+	}
+	*ret = fd;
+	return 0;
+}
+
+static int copy_up(struct copy *p, struct err *e)
+{
+	_cleanup_close_ int fd = -1;
+	char name[256], path[PATHS];
+	bool slash = p->remote.path[strlen(p->remote.path) - 1] == '/';
+	int r = open_source(p, &fd, e);
+
+	if (!r)
+		r = remote_stat(p->c, &p->remote, &p->item, e);
+	if (r < 0)
+		return r;
+	if (remote_is_dir(p->item) || slash) {
+		base_name(str_eq(p->local, "-") ? "" : p->local, name, sizeof(name));
+		r = below(path, p->remote.path, name, e);
+		if (r < 0)
+			return r;
+		p->remote.path = path;
+	}
+	return copy_file_up(p, fd, e);
+}
+
+static int copy_down(struct copy *p, struct err *e)
+{
+	char name[256], path[PATHS];
+	struct stat st;
+	int r = remote_stat(p->c, &p->remote, &p->item, e);
+
+	if (r < 0)
+		return r;
+	if (!r)
+		return err_set(e, ENOENT, "there is no '%s' in sandbox '%s'", p->remote.path,
+			       p->remote.sandbox);
+	if (remote_is_dir(p->item))
+		return no_tree(p->remote.path, e);
+	if (!str_eq(p->local, "-") && stat(p->local, &st) == 0 && S_ISDIR(st.st_mode)) {
+		base_name(p->remote.path, name, sizeof(name));
+		r = below(path, p->local, name, e);
+		if (r < 0)
+			return r;
+		p->local = path;
+	}
+	return copy_file_down(p, e);
+}
+
+int cmd_cp(struct cli *c, const struct args *a, struct err *e)
+{
+	const char *from = a->pos[0], *to = a->pos[1];
+	bool up = remote_is(to);
+	struct copy p = {
+		.c = c,
+		.local = up ? from : to,
+		.user = args_get(a, "user"),
+		.quiet = args_has(a, "quiet") || c->json,
+	};
+	int r;
+
+	if (up == remote_is(from))
+		return usage(e, "one of the two is SANDBOX:/path, the other a file here or -");
+	if (!up && p.user)
+		return usage(e, "--user is whose the copy in the sandbox is");
+	r = remote_parse(up ? to : from, &p.remote, e);
+	if (!r)
+		r = signals_hold(c, e);
+	if (!r)
+		r = up ? copy_up(&p, e) : copy_down(&p, e);
+	if (r < 0)
+		signals_taken(c);
+	json_decref(p.item);
+	return r;
+}
