@@ -18,16 +18,6 @@ void agent_run_release(struct agent_run *run)
 	*run = (struct agent_run){ 0 };
 }
 
-/* Puts what was encoded in `body` as one message and releases it. */
-static void put_body(struct buf *out, uint8_t type, struct buf *body)
-{
-	if (body->failed)
-		out->failed = out->failed ? out->failed : body->failed;
-	else
-		frame_put(out, type, buf_str(body), body->len);
-	buf_release(body);
-}
-
 static int got(const struct dec *d)
 {
 	return dec_done(d) ? 0 : -EPROTO;
@@ -40,7 +30,7 @@ void agent_put_hello(struct buf *out, uint64_t features)
 	enc_u32(&body, AGENT_VERSION);
 	enc_u32(&body, AGENT_OLDEST);
 	enc_u64(&body, features);
-	put_body(out, AGENT_HELLO, &body);
+	frame_put_body(out, AGENT_HELLO, &body);
 }
 
 int agent_get_hello(const struct message *m, struct agent_hello *ret)
@@ -93,7 +83,7 @@ void agent_put_run(struct buf *out, const struct agent_run *run)
 		enc_u32(&body, run->cols);
 		enc_u32(&body, run->rows);
 	}
-	put_body(out, AGENT_RUN, &body);
+	frame_put_body(out, AGENT_RUN, &body);
 }
 
 int agent_get_run(const struct message *m, struct agent_run *ret)
@@ -133,7 +123,7 @@ void agent_put_attach(struct buf *out, const struct agent_attach *a)
 	enc_str(&body, a->id);
 	enc_u64(&body, a->offset[0]);
 	enc_u64(&body, a->offset[1]);
-	put_body(out, AGENT_ATTACH, &body);
+	frame_put_body(out, AGENT_ATTACH, &body);
 }
 
 int agent_get_attach(const struct message *m, struct agent_attach *ret)
@@ -158,7 +148,7 @@ void agent_put_signal(struct buf *out, uint8_t type, const struct agent_signal *
 	enc_str(&body, s->id);
 	enc_u32(&body, s->signal);
 	enc_u32(&body, s->grace_ms);
-	put_body(out, type, &body);
+	frame_put_body(out, type, &body);
 }
 
 int agent_get_signal(const struct message *m, struct agent_signal *ret)
@@ -183,7 +173,7 @@ void agent_put_resize(struct buf *out, const struct agent_resize *r)
 	enc_str(&body, r->id);
 	enc_u32(&body, r->cols);
 	enc_u32(&body, r->rows);
-	put_body(out, AGENT_RESIZE, &body);
+	frame_put_body(out, AGENT_RESIZE, &body);
 }
 
 int agent_get_resize(const struct message *m, struct agent_resize *ret)
@@ -207,7 +197,7 @@ void agent_put_ack(struct buf *out, const struct agent_ack *a)
 
 	enc_u64(&body, a->offset[0]);
 	enc_u64(&body, a->offset[1]);
-	put_body(out, AGENT_ACK, &body);
+	frame_put_body(out, AGENT_ACK, &body);
 }
 
 int agent_get_ack(const struct message *m, struct agent_ack *ret)
@@ -229,7 +219,7 @@ void agent_put_stop(struct buf *out, uint32_t grace_ms)
 	struct buf body = BUF_INIT(FRAME_MAX);
 
 	enc_u32(&body, grace_ms);
-	put_body(out, AGENT_STOP, &body);
+	frame_put_body(out, AGENT_STOP, &body);
 }
 
 int agent_get_stop(const struct message *m, uint32_t *ret_grace_ms)
@@ -250,7 +240,7 @@ void agent_put_id(struct buf *out, uint8_t type, const char *id)
 	struct buf body = BUF_INIT(FRAME_MAX);
 
 	enc_str(&body, id);
-	put_body(out, type, &body);
+	frame_put_body(out, type, &body);
 }
 
 int agent_get_id(const struct message *m, const char **ret_id)
@@ -280,7 +270,7 @@ void agent_put_started(struct buf *out, const struct agent_started *s)
 	enc_str(&body, s->cwd);
 	enc_str(&body, s->user);
 	enc_str(&body, s->warning);
-	put_body(out, AGENT_STARTED, &body);
+	frame_put_body(out, AGENT_STARTED, &body);
 }
 
 int agent_get_started(const struct message *m, struct agent_started *ret)
@@ -343,7 +333,7 @@ void agent_put_stdin_ack(struct buf *out, uint64_t taken)
 	struct buf body = BUF_INIT(FRAME_MAX);
 
 	enc_u64(&body, taken);
-	put_body(out, AGENT_STDIN_ACK, &body);
+	frame_put_body(out, AGENT_STDIN_ACK, &body);
 }
 
 int agent_get_stdin_ack(const struct message *m, uint64_t acked, uint64_t sent, uint64_t *ret_taken)
@@ -401,7 +391,7 @@ void agent_put_exit(struct buf *out, const struct agent_exit *x)
 	struct buf body = BUF_INIT(FRAME_MAX);
 
 	enc_exit(&body, x);
-	put_body(out, AGENT_EXIT, &body);
+	frame_put_body(out, AGENT_EXIT, &body);
 }
 
 int agent_get_exit(const struct message *m, struct agent_exit *ret)
@@ -425,7 +415,7 @@ void agent_put_fail(struct buf *out, const struct agent_fail *f)
 	enc_str(&body, f->reason);
 	enc_str(&body, f->field);
 	enc_str(&body, f->text);
-	put_body(out, AGENT_FAIL, &body);
+	frame_put_body(out, AGENT_FAIL, &body);
 }
 
 int agent_get_fail(const struct message *m, struct agent_fail *ret)
@@ -453,7 +443,7 @@ void agent_put_command(struct buf *out, const struct agent_command *c)
 	enc_u8(&body, c->ended);
 	enc_u8(&body, c->left);
 	enc_exit(&body, &c->exit);
-	put_body(out, AGENT_COMMAND, &body);
+	frame_put_body(out, AGENT_COMMAND, &body);
 }
 
 int agent_get_command(const struct message *m, struct agent_command *ret)

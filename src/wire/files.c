@@ -15,15 +15,6 @@ enum {
 	BODY_LIMIT = 4 * FRAME_MAX,
 };
 
-static void put_body(struct buf *out, uint8_t type, struct buf *body)
-{
-	if (body->failed)
-		out->failed = out->failed ? out->failed : body->failed;
-	else
-		frame_put(out, type, buf_str(body), body->len);
-	buf_release(body);
-}
-
 static bool path_plausible(const char *path)
 {
 	return path[0] == '/';
@@ -58,7 +49,7 @@ void file_put_request(struct buf *out, const struct agent_file *f)
 	enc_str(&body, f->owner);
 	enc_str(&body, f->name);
 	enc_str(&body, f->text);
-	put_body(out, AGENT_FILE, &body);
+	frame_put_body(out, AGENT_FILE, &body);
 }
 
 int file_get_request(const struct message *m, struct agent_file *ret)
@@ -90,7 +81,7 @@ void file_put_go(struct buf *out, const struct agent_go *g)
 
 	enc_u64(&body, g->offset);
 	enc_u64(&body, g->length);
-	put_body(out, AGENT_GO, &body);
+	frame_put_body(out, AGENT_GO, &body);
 }
 
 int file_get_go(const struct message *m, struct agent_go *ret)
@@ -130,7 +121,7 @@ void file_put_entry(struct buf *out, const struct agent_entry *n)
 	enc_str(&body, n->owner);
 	enc_str(&body, n->group);
 	enc_str(&body, n->target);
-	put_body(out, AGENT_ENTRY, &body);
+	frame_put_body(out, AGENT_ENTRY, &body);
 }
 
 static bool kind_plausible(uint8_t kind)
@@ -170,7 +161,7 @@ void file_put_match(struct buf *out, const struct agent_match *m)
 	enc_str(&body, m->path);
 	enc_u64(&body, m->line);
 	buf_add(&body, m->text, m->text_len);
-	put_body(out, AGENT_MATCH, &body);
+	frame_put_body(out, AGENT_MATCH, &body);
 }
 
 int file_get_match(const struct message *m, struct agent_match *ret)
@@ -197,7 +188,7 @@ void file_put_event(struct buf *out, const struct agent_event *v)
 	enc_u8(&body, v->dir);
 	enc_str(&body, v->path);
 	enc_str(&body, v->from);
-	put_body(out, AGENT_EVENT, &body);
+	frame_put_body(out, AGENT_EVENT, &body);
 }
 
 static bool event_plausible(const struct agent_event *v)
@@ -231,7 +222,7 @@ void file_put_end(struct buf *out, uint32_t flags)
 	struct buf body = BUF_INIT(FRAME_MAX);
 
 	enc_u32(&body, flags);
-	put_body(out, AGENT_END, &body);
+	frame_put_body(out, AGENT_END, &body);
 }
 
 int file_get_end(const struct message *m, uint32_t *ret_flags)

@@ -167,3 +167,12 @@ int frame_put(struct buf *out, uint8_t type, const void *data, size_t len)
 	} while (len);
 	return out->failed;
 }
+
+void frame_put_body(struct buf *out, uint8_t type, struct buf *body)
+{
+	if (body->failed)
+		out->failed = out->failed ? out->failed : body->failed;
+	else
+		frame_put(out, type, buf_str(body), body->len);
+	buf_release(body);
+}

@@ -64,5 +64,8 @@ bool frame_reader_idle(const struct frame_reader *r);
 /* Appends the message to `out`, split where it is longer than a frame. 0 or `out->failed`. */
 int frame_put(struct buf *out, uint8_t type, const void *data, size_t len);
 
+/* The same with what was encoded in `body`, which is released. Its failure becomes that of `out`. */
+void frame_put_body(struct buf *out, uint8_t type, struct buf *body);
+
 /* What stands before the payload of a message that fits one frame. */
 void frame_head(uint8_t type, size_t len, unsigned char ret[FRAME_HEAD]);
