@@ -30,6 +30,7 @@ static struct object {
 } objects[OBJECTS_MAX];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static void (*exit_fn)(const struct backend_exit *);
+static void (*reconnect_fn)(void);
 static struct config config;
 static char dir[64], token[TOKEN_SIZE];
 
@@ -159,6 +160,7 @@ static int b_stop(const char *id, uint32_t ms, struct err *e)
 {
 	(void)ms;
 	kit.stops++;
+	take_time(kit.stop_ms);
 	if (kit.fail_stop)
 		return err_set(e, kit.fail_stop, "the fake stop fails");
 	set(id, -1, 0);
@@ -241,6 +243,12 @@ static int b_objects(void (*each)(void *, enum backend_object_kind, const char *
 		if (objects[i].kind)
 			each(arg, (enum backend_object_kind)objects[i].kind, objects[i].id);
 	}
+	if (kit.looked) {
+		void (*looked)(void) = kit.looked;
+
+		kit.looked = NULL;
+		looked();
+	}
 	return 0;
 }
 
@@ -251,7 +259,7 @@ static void b_on_exit(void (*fn)(const struct backend_exit *))
 
 static void b_on_reconnect(void (*fn)(void))
 {
-	(void)fn;
+	reconnect_fn = fn;
 }
 
 const struct backend kit_backend = {
@@ -371,6 +379,11 @@ void kit_restart(void)
 	sandbox_shutdown();
 	store_close();
 	open_parts();
+}
+
+void kit_reconnect(void)
+{
+	reconnect_fn();
 }
 
 const char *kit_token(void)

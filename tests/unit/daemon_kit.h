@@ -14,7 +14,8 @@
 /* What the fake backend does next. */
 extern struct kit_knobs {
 	int fail_create, fail_start, fail_stop, fail_destroy, fail_layer; /* errno, 0: works */
-	unsigned create_ms, start_ms;                                     /* how long they take */
+	unsigned create_ms, start_ms, stop_ms;                            /* how long they take */
+	void (*looked)(void); /* once, after the daemon has asked what lives and lies there */
 	uint64_t pool_free;
 	_Atomic unsigned creates, starts, stops, destroys;
 } kit;
@@ -24,6 +25,7 @@ void kit_open(void); /* a fresh database, with the image debian:12 and an admin'
 void kit_close(void);
 /* The daemon's part of a restart: the database and the fake machines stay. */
 void kit_restart(void);
+void kit_reconnect(void); /* the backend was lost and is there again */
 
 /* The fake host. */
 bool kit_lives(const char *id);

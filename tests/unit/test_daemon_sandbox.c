@@ -333,6 +333,60 @@ static void test_reconcile(void **state)
 	assert_false(kit_has_disk("lyyyyyyyyyyyyyyyyyyyyy"));
 }
 
+static char busy_id[ID_SIZE];
+
+static void start_it(void)
+{
+	call(200, "POST", busy_id, "/start", NULL);
+}
+
+static void stop_it(void)
+{
+	call(200, "POST", busy_id, "/stop", NULL);
+}
+
+/* What an operation did after the look at the backend stands. */
+static void test_reconnect_late(void **state)
+{
+	(void)state;
+	make("{\"name\":\"one\"}", busy_id);
+	kit.looked = stop_it;
+	kit_reconnect();
+	expect_status(busy_id, "STOPPED");
+	assert_false(kit_lives(busy_id));
+	kit.looked = start_it;
+	kit_reconnect();
+	expect_status(busy_id, "RUNNING");
+	assert_true(kit_lives(busy_id));
+}
+
+static void *reconnect(void *arg)
+{
+	(void)arg;
+	kit_reconnect();
+	return NULL;
+}
+
+/* No client hears of a conflict with the daemon itself. */
+static void test_reconnect_waited_for(void **state)
+{
+	const struct timespec moment = { .tv_nsec = 1000 * 1000 };
+	unsigned stops = kit.stops;
+	pthread_t thread;
+
+	(void)state;
+	make("{\"name\":\"one\"}", busy_id);
+	force(busy_id, "STOPPING");
+	kit.stop_ms = 200;
+	assert_int_equal(pthread_create(&thread, NULL, reconnect, NULL), 0);
+	while (kit.stops == stops)
+		nanosleep(&moment, NULL);
+	start_it();
+	pthread_join(thread, NULL);
+	expect_status(busy_id, "RUNNING");
+	assert_true(kit_lives(busy_id));
+}
+
 static void test_limits(void **state)
 {
 	static const struct {
@@ -480,13 +534,13 @@ static void test_brief_locks(void **state)
 	pthread_t thread;
 
 	(void)state;
-	assert_int_equal(sandbox_lock_briefly(id), 0);
+	assert_int_equal(sandbox_lock(id, LOCK_BRIEF), 0);
 	assert_int_equal(pthread_create(&thread, NULL, let_go, id), 0);
-	assert_int_equal(sandbox_lock(id, false), 0);
+	assert_int_equal(sandbox_lock(id, 0), 0);
 	pthread_join(thread, NULL);
-	assert_int_equal(sandbox_lock(id, false), -EBUSY);
+	assert_int_equal(sandbox_lock(id, 0), -EBUSY);
 	sandbox_unlock(id);
-	assert_int_equal(sandbox_lock(id, false), 0);
+	assert_int_equal(sandbox_lock(id, 0), 0);
 	sandbox_unlock(id);
 }
 
@@ -504,6 +558,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_lost_start, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_stop_fails, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_reconcile, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_reconnect_late, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_reconnect_waited_for, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_limits, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_at_once, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_hostile_agent, setup, teardown),

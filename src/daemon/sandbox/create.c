@@ -467,7 +467,7 @@ int sandbox_create(const struct create_request *in, const struct create_options 
 		return err_set(e, ENOMEM, "out of memory");
 	r = prepare(in, o, j, e);
 	if (!r)
-		r = sandbox_lock(j->row.id, true);
+		r = sandbox_lock(j->row.id, LOCK_WAIT);
 	if (r < 0) {
 		job_free(j);
 		return r;

@@ -31,7 +31,7 @@ static struct held *find(const char *id)
 	return h;
 }
 
-static int take(const char *id, bool wait, bool brief)
+int sandbox_lock(const char *id, unsigned flags)
 {
 	struct held *mine = calloc(1, sizeof(*mine));
 	const struct held *other;
@@ -40,9 +40,9 @@ static int take(const char *id, bool wait, bool brief)
 	if (!mine)
 		return -ENOMEM;
 	str_copy(mine->id, sizeof(mine->id), id);
-	mine->brief = brief;
+	mine->brief = flags & LOCK_BRIEF;
 	pthread_mutex_lock(&lock);
-	while ((other = find(id)) && (wait || other->brief))
+	while ((other = find(id)) && ((flags & LOCK_WAIT) || other->brief))
 		pthread_cond_wait(&freed, &lock);
 	if (other) {
 		r = -EBUSY;
@@ -54,16 +54,6 @@ static int take(const char *id, bool wait, bool brief)
 	pthread_mutex_unlock(&lock);
 	free(mine);
 	return r;
-}
-
-int sandbox_lock(const char *id, bool wait)
-{
-	return take(id, wait, false);
-}
-
-int sandbox_lock_briefly(const char *id)
-{
-	return take(id, true, true);
 }
 
 void sandbox_unlock(const char *id)

@@ -139,21 +139,19 @@ static void row_live(struct sandbox_row *row, const struct item *live)
 }
 
 /* Under the lock. */
-static void reconcile_row(const char *id, const struct list *live, const struct list *objects)
+static void reconcile_row(struct sandbox_row *row, const struct list *live,
+			  const struct list *objects)
 {
-	_cleanup_sandbox_ struct sandbox_row row = { 0 };
 	struct err e = ERR_INIT;
-	const struct item *machine = list_find(live, id);
+	const struct item *machine = list_find(live, row->id);
 
-	if (sandbox_get(id, &row, &e) < 0)
-		return;
-	if (row.deleting) {
-		if (sandbox_finish_delete(&row, &actor_system, &e) < 0)
-			log_error("sandbox %s: %s", id, e.text);
+	if (row->deleting) {
+		if (sandbox_finish_delete(row, &actor_system, &e) < 0)
+			log_error("sandbox %s: %s", row->id, e.text);
 	} else if (machine) {
-		row_live(&row, machine);
+		row_live(row, machine);
 	} else {
-		row_dead(&row, list_find(objects, id));
+		row_dead(row, list_find(objects, row->id));
 	}
 }
 
@@ -168,19 +166,36 @@ static int look(struct list *live, struct list *objects, struct err *e)
 	return r < 0 ? r : 0;
 }
 
-/* One whose operation was under way: what was seen before it ended counts no more. */
-static void reconcile_late(const char *id)
+/* Under the lock: where the row contradicts what was seen, an operation may have ended in between,
+ * and what was seen counts no more. */
+static void reconcile_under_lock(const char *id, const struct list *live,
+				 const struct list *objects)
 {
+	_cleanup_sandbox_ struct sandbox_row row = { 0 };
 	_cleanup_(list_release)
-	struct list live = { 0 }, objects = { 0 };
+	struct list live_now = { 0 }, objects_now = { 0 };
 	struct err e = ERR_INIT;
+	int r = sandbox_get(id, &row, &e);
 
-	if (sandbox_lock_briefly(id) < 0)
+	if (r == -ENOENT)
 		return;
-	if (look(&live, &objects, &e) < 0)
+	if (!r && (row.status == RUNNING) != (list_find(live, id) != NULL)) {
+		r = look(&live_now, &objects_now, &e);
+		live = &live_now;
+		objects = &objects_now;
+	}
+	if (r < 0)
 		log_error("sandbox %s: reconcile: %s", id, e.text);
 	else
-		reconcile_row(id, &live, &objects);
+		reconcile_row(&row, live, objects);
+}
+
+/* One whose operation was under way. */
+static void reconcile_late(const char *id, const struct list *live, const struct list *objects)
+{
+	if (sandbox_lock(id, LOCK_WAIT | LOCK_BRIEF) < 0)
+		return;
+	reconcile_under_lock(id, live, objects);
 	sandbox_unlock(id);
 }
 
@@ -191,7 +206,7 @@ static void remove_stray_sandbox(const char *id)
 	struct sandbox_row row = { 0 };
 	struct err e = ERR_INIT;
 
-	if (sandbox_lock_briefly(id) < 0)
+	if (sandbox_lock(id, LOCK_WAIT | LOCK_BRIEF) < 0)
 		return;
 	if (sandbox_get(id, &row, &e) == -ENOENT) {
 		log_notice("sandbox %s: not in the database, removed", id);
@@ -267,11 +282,11 @@ int sandbox_reconcile(struct err *e)
 	for (size_t i = 0; i < known.count; i++) {
 		const char *id = known.item[i].id;
 
-		if (sandbox_lock(id, false) < 0) {
+		if (sandbox_lock(id, LOCK_BRIEF) < 0) {
 			list_add(&late, id);
 			continue;
 		}
-		reconcile_row(id, &live, &objects);
+		reconcile_under_lock(id, &live, &objects);
 		sandbox_unlock(id);
 	}
 	for (size_t i = 0; i < live.count; i++) {
@@ -289,7 +304,7 @@ int sandbox_reconcile(struct err *e)
 			remove_stray_layer(id);
 	}
 	for (size_t i = 0; i < late.count; i++)
-		reconcile_late(late.item[i].id);
+		reconcile_late(late.item[i].id, &live, &objects);
 	return known.failed || late.failed ? err_set(e, ENOMEM, "reconcile: out of memory") : 0;
 }
 
@@ -330,7 +345,7 @@ static void on_exit_event(const struct backend_exit *x)
 	struct op op = { .actor = &actor_system };
 	struct err e = ERR_INIT;
 
-	if (!id_valid(x->id, "sb") || sandbox_lock_briefly(x->id) < 0)
+	if (!id_valid(x->id, "sb") || sandbox_lock(x->id, LOCK_WAIT | LOCK_BRIEF) < 0)
 		return;
 	if (sandbox_get(x->id, &row, &e) == 0 && row.status == RUNNING && !row.deleting &&
 	    !is_live(x->id)) {

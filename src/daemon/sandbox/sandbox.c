@@ -239,7 +239,7 @@ int sandbox_get(const char *id, struct sandbox_row *ret, struct err *e)
 /* The lock for an operation that does not wait for another one. */
 static int lock_for(const char *id, struct sandbox_row *row, struct err *e)
 {
-	int r = sandbox_lock(id, false);
+	int r = sandbox_lock(id, 0);
 
 	if (r == -ENOMEM)
 		return err_set(e, ENOMEM, "out of memory");
@@ -371,7 +371,7 @@ static int mark_deleting(const struct sandbox_row *row, const struct actor *a, s
 int sandbox_delete(const char *id, const struct actor *a, struct err *e)
 {
 	struct sandbox_row row = { 0 };
-	int r = sandbox_lock(id, true);
+	int r = sandbox_lock(id, LOCK_WAIT);
 
 	if (r < 0)
 		return err_set(e, -r, "lock: %m");

@@ -62,11 +62,11 @@ int sandbox_reconcile(struct err *e);
 /* image.c */
 int image_forget_layer(const char *layer, struct err *e); /* deletes one that nobody uses */
 
-/* The lifecycle lock. Without `wait`: -EBUSY when an operation holds it. */
-int sandbox_lock(const char *id, bool wait);
-/* For the daemon's own look at a sandbox, which no client has asked for: it waits for operations,
- * and they wait for it instead of telling their clients of a conflict. */
-int sandbox_lock_briefly(const char *id);
+/* The lifecycle lock of a sandbox. Returns -EBUSY when an operation holds it (but with LOCK_WAIT),
+ * -ENOMEM. LOCK_BRIEF is for the daemon's own look at a sandbox, which no client has asked for:
+ * whoever wants the lock meanwhile waits instead of telling its client of a conflict. */
+enum lock_flags { LOCK_WAIT = 1, LOCK_BRIEF = 2 };
+int sandbox_lock(const char *id, unsigned flags);
 void sandbox_unlock(const char *id);
 
 /* An error of the backend as one of ours: full disks and lost connections keep their meaning, all
