@@ -310,7 +310,7 @@ def main():
     options.add_argument("--rounds", type=int, default=10)
     options.add_argument("--block", type=int, default=10)
     options.add_argument("--no-daemon", action="store_true", help="leave skerryd and HAProxy out")
-    options.add_argument("--only", default="", help="rows whose first name has this in it")
+    options.add_argument("--only", default="", help="rows whose group and first name match this")
     options.add_argument("build", nargs="?", default="build")
     o = options.parse_args()
     if os.geteuid():
@@ -332,7 +332,7 @@ def main():
 
 
 def run(rows, o):
-    measure([r for r in rows if re.search(o.only, r.names[0])], o.rounds, o.block)
+    measure([r for r in rows if re.search(o.only, f"{r.group}: {r.names[0]}")], o.rounds, o.block)
     report(rows)
 
 
