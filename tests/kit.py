@@ -255,10 +255,16 @@ def resident(pid):
     return int(re.search(r"VmRSS:\s+(\d+)", text).group(1)) << 10
 
 
-def usage(pid):
-    """How many descriptors and threads a process has."""
-    at = pathlib.Path(f"/proc/{pid}")
-    return len(list((at / "fd").iterdir())), len(list((at / "task").iterdir()))
+class Usage(list):
+    """Descriptors and threads of processes, one number after the other."""
+
+    def __le__(self, other):
+        return all(mine <= its for mine, its in zip(self, other, strict=True))
+
+
+def usage(*pids):
+    return Usage(len(list(pathlib.Path(f"/proc/{pid}/{what}").iterdir()))
+                 for pid in pids for what in ("fd", "task"))
 
 
 # --- HTTP by hand --------------------------------------------------------------------------------

@@ -361,7 +361,7 @@ def terminals_inside(instance, box):
 def test_ends_at_any_moment(instance, box, terminal):
     before = terminals_inside(instance, box)
     daemon, init = instance.children["daemon"].pid, sandbox_pid(instance, box)
-    usages = usage(daemon), usage(init)
+    usages = usage(daemon, init)
     shell = terminal()
     shell.type("yes | head -c 100M\r")
     shell.until_out(b"y\r\ny\r\n")
@@ -387,7 +387,7 @@ def test_ends_at_any_moment(instance, box, terminal):
     terminate(instance, box, shell)
     assert execute(instance, box, "true")["exit_code"] == 0
     until(lambda: terminals_inside(instance, box) == before, "no terminal is left")
-    until(lambda: (usage(daemon), usage(init)) <= usages, "nor a descriptor")
+    until(lambda: usage(daemon, init) <= usages, "nor a descriptor")
 
 
 def many(instance, box, count):
