@@ -40,18 +40,13 @@ static int below(char *out, const char *dir, const char *name, struct err *e)
 	return 0;
 }
 
-static int no_tree(const char *what, struct err *e)
-{
-	err_reason(e, EISDIR, "is_a_directory", "'%s' is a directory: only files are copied yet",
-		   what);
-	return err_hint(e, "a directory travels as a tar: skerry exec -i SANDBOX tar …");
-}
-
+/* `ret` -1: it is a directory. */
 static int open_source(const struct copy *p, int *ret, struct err *e)
 {
 	struct stat st;
 	int fd;
 
+	*ret = -1;
 	if (str_eq(p->local, "-")) {
 		*ret = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
 		return *ret < 0 ? err_set(e, errno, "open standard input: %s", strerror(errno)) : 0;
@@ -61,7 +56,7 @@ static int open_source(const struct copy *p, int *ret, struct err *e)
 		return err_set(e, errno, "open '%s': %s", p->local, strerror(errno));
 	if (fstat(fd, &st) == 0 && S_ISDIR(st.st_mode)) {
 		close(fd);
-		return no_tree(p->local, e);
+		return 0;
 	}
 	*ret = fd;
 	return 0;
@@ -85,7 +80,7 @@ static int copy_up(struct copy *p, struct err *e)
 			return r;
 		p->remote.path = path;
 	}
-	return copy_file_up(p, fd, e);
+	return fd < 0 ? copy_tree_up(p, e) : copy_file_up(p, fd, e);
 }
 
 static int copy_down(struct copy *p, struct err *e)
@@ -99,8 +94,6 @@ static int copy_down(struct copy *p, struct err *e)
 	if (!r)
 		return err_set(e, ENOENT, "there is no '%s' in sandbox '%s'", p->remote.path,
 			       p->remote.sandbox);
-	if (remote_is_dir(p->item))
-		return no_tree(p->remote.path, e);
 	if (!str_eq(p->local, "-") && stat(p->local, &st) == 0 && S_ISDIR(st.st_mode)) {
 		base_name(p->remote.path, name, sizeof(name));
 		r = below(path, p->local, name, e);
@@ -108,7 +101,7 @@ static int copy_down(struct copy *p, struct err *e)
 			return r;
 		p->local = path;
 	}
-	return copy_file_down(p, e);
+	return remote_is_dir(p->item) ? copy_tree_down(p, e) : copy_file_down(p, e);
 }
 
 int cmd_cp(struct cli *c, const struct args *a, struct err *e)

@@ -351,15 +351,20 @@ const struct command commands[] = {
 	  .max_args = 2,
 	  .options = cp_options,
 	  .run = cmd_cp,
-	  .summary = "copy a file into a sandbox or out of it",
+	  .summary = "copy files and directories into a sandbox or out of it",
 	  .details =
-		  "One of the two is SANDBOX:/path, the other a file here; - is standard input "
-		  "or output.\n"
+		  "One of the two is SANDBOX:/path, the other a file or directory here; - is "
+		  "standard "
+		  "input or output.\n"
 		  "A name that is a directory gets the copy below it. A copy takes its name when "
 		  "it is whole;\n"
-		  "one that breaks off leaves nothing.",
+		  "one that breaks off leaves nothing. Directories that are there are merged with "
+		  "what "
+		  "comes; as -\n"
+		  "a directory is a tar. Links are copied as links and never followed.",
 	  .examples = "in\tskerry cp notes.txt hello:/workspace/\n"
 		      "out\tskerry cp hello:/var/log/dpkg.log .\n"
+		      "a directory\tskerry cp src hello:/workspace/\n"
 		      "through a pipe\tskerry cp hello:/etc/passwd - | wc -l" },
 	{ .name = "doctor",
 	  .group = GROUP_TOOL,

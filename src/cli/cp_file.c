@@ -19,6 +19,7 @@ enum { PATHS = 8192 };
 
 /* One of the two ends of a transfer. */
 struct transfer {
+	const struct copy *p;
 	int fd;
 	int failed; /* a negative errno of this side */
 	struct progress progress;
@@ -27,13 +28,10 @@ struct transfer {
 static ssize_t read_some(void *arg, void *data, size_t len)
 {
 	struct transfer *t = arg;
-	ssize_t n;
+	ssize_t n = copy_read(t->p, t->fd, data, len);
 
-	do
-		n = read(t->fd, data, len);
-	while (n < 0 && errno == EINTR);
 	if (n < 0)
-		return t->failed = -errno;
+		return t->failed = (int)n;
 	progress_add(&t->progress, n);
 	return n;
 }
@@ -42,31 +40,23 @@ static int write_some(void *arg, const void *data, size_t len)
 {
 	struct transfer *t = arg;
 
-	t->failed = write_all(t->fd, data, len);
+	t->failed = copy_write(t->p, t->fd, data, len);
 	progress_add(&t->progress, (int64_t)len);
 	return t->failed;
 }
 
-static int fail_here(const struct copy *p, int code, const char *what, struct err *e)
+static int fail_here(const struct copy *p, const char *what, struct err *e)
 {
-	return err_set(e, code, "%s '%s': %s", what, p->local, strerror(code < 0 ? -code : code));
+	return copy_failed(p, -errno, what, e);
 }
 
 /* -- up ------------------------------------------------------------------------------------------ */
-
-static int show_item(const struct copy *p, const struct answer *answer, struct err *e)
-{
-	_cleanup_json_ json_t *item =
-		json_loadb(buf_str(&answer->body), answer->body.len, JSON_ALLOW_NUL, NULL);
-
-	return p->c->json && item ? out_json(item, e) : 0;
-}
 
 int copy_file_up(struct copy *p, int fd, struct err *e)
 {
 	_cleanup_buf_ struct buf url = BUF_INIT(PATH_MAX_LEN);
 	_cleanup_answer_ struct answer answer = ANSWER_INIT;
-	struct transfer t = { .fd = fd };
+	struct transfer t = { .p = p, .fd = fd };
 	struct request q = { .method = "POST",
 			     .type = "application/octet-stream",
 			     .source = read_some,
@@ -79,7 +69,7 @@ int copy_file_up(struct copy *p, int fd, struct err *e)
 	if (r < 0)
 		return r;
 	if (fstat(fd, &st) < 0)
-		return fail_here(p, errno, "look at", e);
+		return fail_here(p, "look at", e);
 	if (S_ISREG(st.st_mode)) {
 		off_t at = lseek(fd, 0, SEEK_CUR);
 
@@ -93,8 +83,8 @@ int copy_file_up(struct copy *p, int fd, struct err *e)
 	r = api_send(p->c, &q, &answer, e);
 	progress_end(&t.progress);
 	if (r < 0 && t.failed)
-		return fail_here(p, t.failed, "read", e);
-	return r < 0 ? r : show_item(p, &answer, e);
+		return copy_failed(p, t.failed, "read", e);
+	return r < 0 ? r : copy_show(p, &answer, e);
 }
 
 /* -- down ---------------------------------------------------------------------------------------- */
@@ -110,7 +100,7 @@ static int receive(struct copy *p, int fd, struct err *e)
 {
 	_cleanup_buf_ struct buf url = BUF_INIT(PATH_MAX_LEN);
 	_cleanup_answer_ struct answer answer = ANSWER_INIT;
-	struct transfer t = { .fd = fd };
+	struct transfer t = { .p = p, .fd = fd };
 	struct request q = { .method = "GET", .sink = write_some, .arg = &t };
 	int r = remote_url(p->c, &p->remote, "download", &url, e);
 
@@ -120,12 +110,8 @@ static int receive(struct copy *p, int fd, struct err *e)
 	progress_init(&t.progress, p->remote.path, size_of(p->item), p->quiet);
 	r = api_send(p->c, &q, &answer, e);
 	progress_end(&t.progress);
-	if (r < 0 && t.failed) {
-		e->code = 0;
-		return str_eq(p->local, "-") && t.failed == -EPIPE
-			       ? err_reason(e, EPIPE, REASON_OUTPUT, "nobody reads the output")
-			       : fail_here(p, t.failed, "write", e);
-	}
+	if (r < 0 && t.failed)
+		return copy_failed(p, t.failed, "write", e);
 	return r;
 }
 
@@ -135,23 +121,18 @@ static int resolve(const struct copy *p, char out[PATHS], struct err *e)
 	_cleanup_free_ char *real = realpath(p->local, NULL);
 
 	if (!real && errno != ENOENT)
-		return fail_here(p, errno, "find", e);
+		return fail_here(p, "find", e);
 	if (!str_copy(out, PATHS, real ? real : p->local))
-		return fail_here(p, ENAMETOOLONG, "find", e);
+		return copy_failed(p, -ENAMETOOLONG, "find", e);
 	return 0;
 }
 
-/* That of the file it replaces, else the sandbox's, as far as our mask allows it. */
+/* That of the file it replaces, else the sandbox's. */
 static mode_t mode_for(const struct copy *p, const char *target)
 {
-	unsigned long mode = strtoul(json_text_or(p->item, "mode", "0644"), NULL, 8);
-	mode_t mask = umask(0);
 	struct stat st;
 
-	umask(mask);
-	if (stat(target, &st) == 0)
-		return st.st_mode & 07777;
-	return (mode_t)mode & 0777 & ~mask;
+	return stat(target, &st) == 0 ? st.st_mode & 07777 : copy_mode(p, "0644");
 }
 
 static int into(struct copy *p, const char *target, struct err *e)
@@ -163,18 +144,18 @@ static int into(struct copy *p, const char *target, struct err *e)
 
 	if (stat(target, &st) == 0 && !S_ISREG(st.st_mode)) { /* /dev/null, a FIFO */
 		fd = open(target, O_WRONLY | O_CLOEXEC);
-		return fd < 0 ? fail_here(p, errno, "open", e) : receive(p, fd, e);
+		return fd < 0 ? fail_here(p, "open", e) : receive(p, fd, e);
 	}
 	if ((size_t)snprintf(temporary, sizeof(temporary), "%s.skerry-XXXXXX", target) >=
 	    sizeof(temporary))
-		return fail_here(p, ENAMETOOLONG, "write", e);
+		return copy_failed(p, -ENAMETOOLONG, "write", e);
 	fd = mkostemp(temporary, O_CLOEXEC);
 	if (fd < 0)
-		return fail_here(p, errno, "write beside", e);
+		return fail_here(p, "write beside", e);
 	r = receive(p, fd, e);
 	if (!r &&
 	    (fchmod(fd, mode_for(p, target)) < 0 || fsync(fd) < 0 || rename(temporary, target) < 0))
-		r = fail_here(p, errno, "write", e);
+		r = fail_here(p, "write", e);
 	if (r < 0)
 		unlink(temporary);
 	return r;
