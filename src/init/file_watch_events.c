@@ -1,4 +1,3 @@
-#include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
 
@@ -30,7 +29,6 @@ static void tell(struct watch *w, enum file_change change, const struct watch_di
 
 static void drop_move(struct watch *w, struct watch_move *m)
 {
-	free(m->path);
 	w->moves--;
 	memmove(m, m + 1, (size_t)(w->move + w->moves - m) * sizeof(*m));
 }
@@ -75,27 +73,20 @@ static void settle(struct watch *w, int wd, const char *name)
 
 static int on_from(struct watch *w, struct watch_dir *d, const struct event *v)
 {
-	char text[FILE_PATH_MAX + 1];
-	const char *path = watch_path(w, d, v->name, text);
 	struct watch_move *m;
 
 	watch_names_drop(&w->modified, d->wd, v->name);
 	watch_names_drop(&w->found, d->wd, v->name);
 	if (w->moves == WATCH_MOVES)
 		went(w, &w->move[0]);
-	m = &w->move[w->moves];
+	m = &w->move[w->moves++];
 	*m = (struct watch_move){
 		.cookie = v->about.cookie,
 		.wd = d->wd,
 		.dir = v->dir,
 		.until_ns = clock_mono_ns() + WATCH_MOVE_MS * NS_PER_MS,
-		.path = path ? strdup(path) : NULL,
 	};
 	str_copy(m->name, sizeof(m->name), v->name);
-	if (m->path)
-		w->moves++;
-	else
-		w->lost = true;
 	return 0;
 }
 

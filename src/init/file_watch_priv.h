@@ -38,7 +38,6 @@ struct watch_move {
 	bool dir;
 	uint64_t until_ns;
 	char name[FILE_NAME_MAX + 1];
-	char *path;
 };
 
 struct watch {

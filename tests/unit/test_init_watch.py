@@ -7,6 +7,7 @@ import contextlib
 import ctypes
 import errno
 import os
+import random
 import signal
 import sys
 import threading
@@ -302,9 +303,9 @@ class Lagging(Watched):
         return {os.path.relpath(os.path.join(at, n), self.root).decode()
                 for at, dirs, files in os.walk(self.root) for n in dirs + files}
 
-    def known(self, got):
+    def known(self, got, there=frozenset()):
         """What a reader of all changes takes for there, who looks again after an OVERFLOW."""
-        there = set()
+        there = set(there)
         for change, path, *frm in got:
             old = frm[0] if frm else path
             below = {p for p in there if p == old or p.startswith(old + "/")}
@@ -335,6 +336,48 @@ class Lagging(Watched):
             open(probe, "x").close()
         seen = {v.path for v in self.until(call, "end2") if v.change == "CREATED"}
         self.assertLessEqual(probes, seen)
+
+    def anything(self, rng, dirs):
+        for _ in range(rng.choice([5, 15, 60])):
+            at, to = [os.path.join(rng.choice(dirs), rng.choice([b"a", b"b", b"c", b"d"]))
+                      for _ in range(2)]
+            with contextlib.suppress(OSError):
+                rng.choice([
+                    lambda: os.mkdir(at), lambda: os.mkdir(at), lambda: os.rename(at, to),
+                    lambda: os.rename(at, to), lambda: open(at, "x").close(),
+                    lambda: os.unlink(at), lambda: os.rmdir(at),
+                    lambda: os.rename(at, self.path(f"out-{rng.getrandbits(60)}"))])()
+
+    def dirs(self):
+        return [self.at(p) for p in sorted(self.there()) if os.path.isdir(self.at(p))] + [self.root]
+
+    def one_of_anything(self, seed):
+        """Whoever reads the events knows the tree at each moment of quiet, and each directory in it
+        is watched."""
+        rng = random.Random(seed)
+        call = self.watch(self.path(f"root-{seed}"), make=True)
+        known = set()
+        for turn in range(10):
+            with self.late() if seed % 2 else contextlib.nullcontext():
+                self.anything(rng, self.dirs())
+            time.sleep(0.1)  # a move's other half is waited for
+            known = self.known(self.told(call, f"end-{turn}"), known)
+            there = {p for p in self.there() if not p.startswith("end-")}
+            self.assertEqual({p for p in known if not p.startswith("end-")}, there, (seed, turn))
+        probes = {os.path.join(at, b"probe") for at in self.dirs()}
+        for probe in probes:
+            open(probe, "x").close()
+        seen = {v.path for v in self.until(call, "end") if v.change == "CREATED"}
+        self.assertLessEqual(probes, seen, seed)
+        call.close()
+        self.assertTrue(wait_for(lambda: self.helpers() == 0))
+
+    def test_anything(self):
+        count = int(os.environ.get("SKERRY_TEST_SEEDS", 6))
+        first = int(os.environ.get("SKERRY_TEST_SEED", 1))
+        for seed in range(first, first + count):
+            with self.subTest(seed):
+                self.one_of_anything(seed)
 
 
 class Limited(Watched):
