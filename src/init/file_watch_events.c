@@ -43,6 +43,8 @@ static void went(struct watch *w, struct watch_move *m)
 	/* by what is above it now; with that gone, it is gone too */
 	if (path)
 		watch_tell(w, CHANGE_DELETED, m->dir, path, "");
+	else if (d)
+		w->blind = true;
 	if (d && m->dir)
 		watch_tree_remove(&w->tree, watch_tree_find(&w->tree, d, m->name));
 	drop_move(w, m);
