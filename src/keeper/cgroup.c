@@ -17,7 +17,12 @@
 #include "base/str.h"
 #include "wire/keeper.h"
 
-enum { RESERVE_MEMORY = 16 * 1024 * 1024, RESERVE_PIDS = 32, CPU_PERIOD_US = 100000 };
+enum {
+	RESERVE_MEMORY = 16 * 1024 * 1024,
+	RESERVE_PIDS = 32,
+	CPU_PERIOD_US = 100000,
+	DEPTH = 64, /* of groups: more than a sandbox can make */
+};
 
 enum cgroup_value { VALUE_MEMORY, VALUE_PIDS, VALUE_CPU };
 
@@ -286,6 +291,15 @@ static bool apply(int dir, unsigned c, bool v2, const struct cgroup_limits *l, b
 	return str_eq(want, have);
 }
 
+/* In both levels; on v1 a group's share of cpu cannot exceed its parent's, so the order depends on
+ * whether it grows. */
+static bool apply_levels(int dir, int work, unsigned c, bool v2, const struct cgroup_limits *l)
+{
+	if (apply(dir, c, v2, l, true))
+		return apply(work, c, v2, l, false);
+	return apply(work, c, v2, l, false) && apply(dir, c, v2, l, true);
+}
+
 /* A courtesy: without it the agent shares alike with what it starts. */
 static void prefer_agent(const struct controller *c, bool v2, int agent)
 {
@@ -331,7 +345,7 @@ static int make_levels(int top, const char *id, int c, bool v2, const struct cgr
 	for (int i = v2 ? 0 : c; i >= 0 && i < (v2 ? (int)ARRAY_SIZE(controllers) : c + 1); i++) {
 		if (v2 && !cg.on_v2[i])
 			continue;
-		if (apply(dir, (unsigned)i, v2, l, true) && apply(work, (unsigned)i, v2, l, false))
+		if (apply_levels(dir, work, (unsigned)i, v2, l))
 			*enforced |= controllers[i].limit;
 		prefer_agent(&controllers[i], v2, agent);
 		open_kills(&controllers[i], v2, work, ret_oom);
@@ -406,6 +420,109 @@ int cgroup_make(const char *id, uint32_t root_id, gid_t key, const struct cgroup
 	return (int)enforced;
 }
 
+/* -- other limits ------------------------------------------------------------------------------- */
+
+static int v1_of(const char *name)
+{
+	for (unsigned i = 0; i < cg.v1_count; i++) {
+		if (cg.v1_controller[i] >= 0 && str_eq(controllers[cg.v1_controller[i]].name, name))
+			return cg.v1[i];
+	}
+	return -1;
+}
+
+/* What can be reclaimed goes; a limit below what cannot would make the kernel kill. */
+static bool memory_fits_v2(int work, uint64_t bytes)
+{
+	char text[32];
+	uint64_t used;
+	bool fits;
+
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)bytes);
+	fits = !write_text_at(work, "memory.high", text) &&
+	       read_text_at(work, "memory.current", text, sizeof(text)) > 0;
+	text[strcspn(text, "\n")] = '\0';
+	fits = fits && !str_u64(text, 0, UINT64_MAX, &used) && used <= bytes;
+	(void)write_text_at(work, "memory.high", "max");
+	return fits;
+}
+
+static int set_limit(int top, const char *id, unsigned c, bool v2, const struct cgroup_limits *l,
+		     struct err *e)
+{
+	const char *file = v2 ? controllers[c].v2_max : controllers[c].v1_max;
+	_cleanup_close_ int dir = open_beneath(top, id, O_RDONLY | O_DIRECTORY, 0);
+	_cleanup_close_ int work =
+		dir < 0 ? -1 : open_beneath(dir, "work", O_RDONLY | O_DIRECTORY, 0);
+	bool memory = controllers[c].value == VALUE_MEMORY;
+	char old_dir[64], old_work[64];
+
+	if (work < 0 || read_text_at(dir, file, old_dir, sizeof(old_dir)) <= 0 ||
+	    read_text_at(work, file, old_work, sizeof(old_work)) <= 0)
+		return err_set(e, EIO, "read the limit of %s of '%s'", controllers[c].name, id);
+	if ((!memory || !v2 || memory_fits_v2(work, l->memory_bytes)) &&
+	    apply_levels(dir, work, c, v2, l))
+		return 0;
+	for (int i = 0; i < 2; i++) { /* whichever of them must go first */
+		(void)write_text_at(dir, file, old_dir);
+		(void)write_text_at(work, file, old_work);
+	}
+	if (memory)
+		return err_reason(e, EBUSY, "memory_in_use",
+				  "more than %llu MiB of memory are in use",
+				  (unsigned long long)(l->memory_bytes >> 20));
+	return err_set(e, EIO, "set the limit of %s of '%s'", controllers[c].name, id);
+}
+
+int cgroup_limit(const char *id, const struct cgroup_limits *l, struct err *e)
+{
+	uint32_t enforced = 0;
+	int r = 0;
+
+	/* memory is the first controller, and the one that may be refused */
+	for (unsigned i = 0; !r && i < ARRAY_SIZE(controllers); i++) {
+		int top = cg.on_v2[i] ? cg.v2 : cg.on_v1[i] ? v1_of(controllers[i].name) : -1;
+
+		if (top < 0)
+			continue;
+		r = set_limit(top, id, i, cg.on_v2[i], l, e);
+		enforced |= controllers[i].limit;
+	}
+	return r < 0 ? r : (int)enforced;
+}
+
+static void threads_below(int parent, const char *name, unsigned depth,
+			  void (*each)(void *arg, int tid), void *arg)
+{
+	int fd = open_beneath(parent, name, O_RDONLY | O_DIRECTORY, 0), list, tid;
+	_cleanup_dir_ DIR *d = NULL;
+	_cleanup_fclose_ FILE *f = NULL;
+	struct dirent *entry;
+
+	if (fd < 0)
+		return;
+	d = fdopendir(fd);
+	if (!d) {
+		close(fd);
+		return;
+	}
+	list = open_beneath(fd, "cgroup.threads", O_RDONLY, 0);
+	f = list < 0 ? NULL : fdopen(list, "r");
+	while (f && fscanf(f, "%d", &tid) == 1)
+		each(arg, tid);
+	while (depth && (entry = readdir(d))) {
+		if (entry->d_type == DT_DIR && entry->d_name[0] != '.')
+			threads_below(fd, entry->d_name, depth - 1, each, arg);
+	}
+}
+
+void cgroup_threads(const char *id, void (*each)(void *arg, int tid), void *arg)
+{
+	threads_below(cg.v2, id, DEPTH, each, arg);
+}
+
+/* -- the end ------------------------------------------------------------------------------------- */
+
 int cgroup_kill(const char *id, struct err *e)
 {
 	_cleanup_close_ int dir = open_beneath(cg.v2, id, O_RDONLY | O_DIRECTORY, 0);
@@ -440,7 +557,6 @@ static int remove_tree(int parent, const char *name, unsigned depth)
 
 int cgroup_remove(const char *id, struct err *e)
 {
-	enum { DEPTH = 64 }; /* more than a sandbox can make */
 	int worst = remove_tree(cg.v2, id, DEPTH);
 
 	for (unsigned i = 0; i < cg.v1_count; i++) {
@@ -491,15 +607,6 @@ static uint64_t read_keyed(int dir, const char *id, const char *file, const char
 		return str_u64(line, 0, UINT64_MAX, &v) ? 0 : v;
 	}
 	return 0;
-}
-
-static int v1_of(const char *name)
-{
-	for (unsigned i = 0; i < cg.v1_count; i++) {
-		if (cg.v1_controller[i] >= 0 && str_eq(controllers[cg.v1_controller[i]].name, name))
-			return cg.v1[i];
-	}
-	return -1;
 }
 
 void cgroup_stats(const char *id, struct cgroup_stats *ret)

@@ -43,6 +43,12 @@ int cgroup_init(const char *instance, uint32_t *ret_limits, bool *ret_v2, struct
 int cgroup_make(const char *id, uint32_t root_id, gid_t key, const struct cgroup_limits *l,
 		struct cgroup_fds *ret, struct err *e);
 void cgroup_fds_close(struct cgroup_fds *fds);
+/* Other limits for groups that are there. Returns the bits in force; -EBUSY (reason memory_in_use)
+ * where more memory is in use that cannot be reclaimed; then, and after any other failure, they are
+ * as they were. */
+int cgroup_limit(const char *id, const struct cgroup_limits *l, struct err *e);
+/* Calls `each` for every thread of the sandbox. */
+void cgroup_threads(const char *id, void (*each)(void *arg, int tid), void *arg);
 /* Moves the calling process into the work, or the agent's, groups of the v1 hierarchies. */
 int cgroup_enter_work(const struct cgroup_fds *fds, struct err *e);
 int cgroup_enter_agent(const struct cgroup_fds *fds, struct err *e);

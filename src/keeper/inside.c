@@ -11,7 +11,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -28,6 +27,7 @@
 #include "base/fd.h"
 #include "base/str.h"
 
+#include "affinity.h"
 #include "filter.h"
 #include "init/init_fds.h"
 #include "launch.h"
@@ -60,29 +60,6 @@ static int enter_root(int root, struct err *e)
 	if (umount2(".", MNT_DETACH) < 0)
 		return err_set(e, errno, "let the host's root go: %m");
 	return chdir("/") < 0 ? err_set(e, errno, "enter '/': %m") : 0;
-}
-
-/* One CPU set of as many processors as the limit, so that `nproc` inside tells it. */
-static void limit_affinity(uint32_t cpu_milli, uint32_t slot)
-{
-	unsigned want = (cpu_milli + 999) / 1000, have;
-	cpu_set_t all, mine;
-
-	if (sched_getaffinity(0, sizeof(all), &all) < 0)
-		return;
-	have = (unsigned)CPU_COUNT(&all);
-	if (!want || want >= have)
-		return;
-	CPU_ZERO(&mine);
-	for (unsigned i = 0, n = 0; n < want && i < 2 * CPU_SETSIZE; i++) {
-		unsigned cpu = (slot + i) % CPU_SETSIZE;
-
-		if (CPU_ISSET(cpu, &all) && !CPU_ISSET(cpu, &mine)) {
-			CPU_SET(cpu, &mine);
-			n++;
-		}
-	}
-	(void)sched_setaffinity(0, sizeof(mine), &mine);
 }
 
 /* True where the file is missing or begins with our own mark: a user's own is left alone. */
@@ -219,7 +196,7 @@ static int prepare_sandbox(const struct launch *l, int *ret_cgroup_dir, struct e
 		return r;
 	if (sethostname(l->start->hostname, strlen(l->start->hostname)) < 0)
 		return err_set(e, errno, "set the host name: %m");
-	limit_affinity(l->start->cpu_milli, l->start->slot);
+	affinity_set(0, l->start->cpu_milli, l->start->slot);
 	if (l->cgns >= 0)
 		*ret_cgroup_dir = open("/sys/fs/cgroup", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	return 0;

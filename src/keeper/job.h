@@ -17,7 +17,7 @@
 #include "loop.h"
 #include "request.h"
 
-enum { PAYLOAD_MAX = KEEPER_MESSAGE_MAX - sizeof(struct keeper_head) };
+enum { PAYLOAD_MAX = KEEPER_MESSAGE_MAX - sizeof(struct keeper_head), REASON_SIZE = 32 };
 
 struct client;
 struct machine;
@@ -40,6 +40,7 @@ void job_fail(struct job *j, const struct err *e);
 struct worker_result {
 	int status;
 	struct err err;
+	char reason[REASON_SIZE]; /* that of `err` */
 	size_t len;
 	char payload[PAYLOAD_MAX];
 	int fds[FDS_MAX];

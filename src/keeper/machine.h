@@ -54,6 +54,7 @@ void machine_start(struct job *j);
 void machine_stop(struct job *j);
 void machine_kill(struct job *j);
 void machine_destroy(struct job *j);
+void machine_limit(struct job *j);
 
 /* Takes running sandboxes over from the keeper before. */
 int machine_adopt(struct err *e);

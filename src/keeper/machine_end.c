@@ -61,7 +61,7 @@ static void settled(void *arg, struct worker_result *r)
 	}
 	if (waiting->req.verb == KEEPER_SANDBOX_START)
 		job_fail(waiting, &m->start_error);
-	else
+	else if (waiting->req.verb != KEEPER_SANDBOX_LIMIT) /* whose worker is at work */
 		waiting->run(waiting); /* stop, kill or destroy: there is nothing left to end */
 }
 

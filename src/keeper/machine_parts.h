@@ -1,7 +1,7 @@
 #pragma once
 /*
- * What the files of the machine share: machine.c (objects, queue, verbs, adoption), machine_start.c
- * and machine_end.c. Nobody else includes this.
+ * What the files of the machine share: machine.c (objects, queue, verbs, adoption), machine_start.c,
+ * machine_limit.c and machine_end.c. Nobody else includes this.
  */
 #include <limits.h>
 

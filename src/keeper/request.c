@@ -64,6 +64,18 @@ static bool is_machine_id(const char *id, size_t size)
 	return text_ends(id, size) && strlen(id) == 32 && strspn(id, "0123456789abcdef") == 32;
 }
 
+static bool are_limits(uint32_t cpu_milli, uint32_t pids, uint64_t memory_bytes)
+{
+	return cpu_milli >= CPU_MILLI_MIN && pids >= PIDS_MIN && memory_bytes >= MEMORY_MIN;
+}
+
+static bool limit(const struct request *r, uint32_t slots_max)
+{
+	const struct keeper_sandbox_limit *l = &r->body.limit;
+
+	return sandbox(r, slots_max) && are_limits(l->cpu_milli, l->pids, l->memory_bytes);
+}
+
 static bool start(const struct request *r, uint32_t slots_max)
 {
 	const struct keeper_sandbox_start *s = &r->body.start;
@@ -72,7 +84,7 @@ static bool start(const struct request *r, uint32_t slots_max)
 	    !is_machine_id(s->machine_id, sizeof(s->machine_id)) || s->slot >= slots_max ||
 	    s->layers_count < 1 || s->layers_count > KEEPER_LAYERS_MAX)
 		return false;
-	if (s->cpu_milli < CPU_MILLI_MIN || s->pids < PIDS_MIN || s->memory_bytes < MEMORY_MIN)
+	if (!are_limits(s->cpu_milli, s->pids, s->memory_bytes))
 		return false;
 	for (unsigned i = 0; i < s->layers_count; i++) {
 		if (!is_id(s->layers[i], sizeof(s->layers[i]), "ly"))
@@ -103,6 +115,7 @@ static const struct form {
 	[KEEPER_SANDBOX_STOP] = { BODY(stop), 0, sandbox },
 	[KEEPER_SANDBOX_KILL] = { BODY(sandbox), 0, sandbox },
 	[KEEPER_SANDBOX_DESTROY] = { BODY(sandbox), 0, sandbox },
+	[KEEPER_SANDBOX_LIMIT] = { BODY(limit), 0, limit },
 	[KEEPER_SANDBOX_STATS] = { BODY(sandbox), 0, sandbox },
 	[KEEPER_SANDBOX_LIST] = { 0 },
 	[KEEPER_SLOT_PREPARE] = { BODY(slot), 0, slot },

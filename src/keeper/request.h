@@ -23,6 +23,7 @@ struct request {
 		struct keeper_sandbox_create create;
 		struct keeper_sandbox_start start;
 		struct keeper_sandbox_stop stop;
+		struct keeper_sandbox_limit limit;
 		struct keeper_sandbox sandbox;
 		struct keeper_slot slot;
 	} body;

@@ -294,6 +294,7 @@ static const struct verb verbs[KEEPER_VERB_END] = {
 	[KEEPER_SANDBOX_STOP] = { "stop", machine_of, machine_stop },
 	[KEEPER_SANDBOX_KILL] = { "kill", machine_of, machine_kill },
 	[KEEPER_SANDBOX_DESTROY] = { "destroy", machine_of, machine_destroy },
+	[KEEPER_SANDBOX_LIMIT] = { "limit", machine_of, machine_limit },
 	[KEEPER_SANDBOX_STATS] = { "stats", NULL, run_stats },
 	[KEEPER_SANDBOX_LIST] = { "list", NULL, run_sandbox_list },
 	[KEEPER_SLOT_PREPARE] = { "slot prepare", NULL, run_slot_prepare },

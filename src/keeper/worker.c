@@ -14,6 +14,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/str.h"
 
 #include "job.h"
 
@@ -38,6 +39,18 @@ static void finish(struct worker *w, struct worker_result *r)
 	worker_reap(); /* its SIGCHLD may have come before its result was read */
 }
 
+/* A pointer of another process's making is not followed: reasons come as text, and are ours. */
+static const char *own_reason(const char text[REASON_SIZE])
+{
+	static const char *const reasons[] = { "bad_archive", "disk_in_use", "memory_in_use" };
+
+	for (unsigned i = 0; i < ARRAY_SIZE(reasons); i++) {
+		if (!strncmp(text, reasons[i], REASON_SIZE))
+			return reasons[i];
+	}
+	return NULL;
+}
+
 static void on_result(struct source *s, uint32_t events)
 {
 	struct worker *w = (struct worker *)s;
@@ -51,7 +64,7 @@ static void on_result(struct source *s, uint32_t events)
 	if (n == (ssize_t)sizeof(got)) {
 		memcpy(got.fds, r.fds, sizeof(r.fds));
 		got.fds_count = r.fds_count;
-		got.err.reason = NULL; /* a pointer of another process's making */
+		got.err.reason = own_reason(got.reason);
 		finish(w, &got);
 		return;
 	}
@@ -80,6 +93,8 @@ static void run_child(const struct worker_spec *spec, int sock)
 	r.status = spec->work(spec->arg, &r, &r.err);
 	if (r.status > 0)
 		r.status = 0;
+	if (r.err.reason)
+		str_copy(r.reason, sizeof(r.reason), r.err.reason);
 	_exit(send_fds(sock, &r, sizeof(r), r.fds, r.fds_count) < 0);
 }
 

@@ -34,6 +34,7 @@ enum keeper_verb {
 	KEEPER_SANDBOX_STOP,    /* wait for its end until the deadline, then kill; then sync */
 	KEEPER_SANDBOX_KILL,    /* kill it now */
 	KEEPER_SANDBOX_DESTROY, /* kill it, remove its disk and all else */
+	KEEPER_SANDBOX_LIMIT,   /* its limits from now on, while it runs and of its disk */
 	KEEPER_SANDBOX_STATS,
 	KEEPER_SANDBOX_LIST, /* the live ones, as a descriptor of struct keeper_live[] */
 	KEEPER_SLOT_PREPARE, /* make one slot ahead, for as long as this connection lasts */
@@ -154,6 +155,21 @@ struct keeper_sandbox {
 	char id[ID_SIZE + 1];
 };
 
+/* Nothing is changed where one of them is below what is in use: EBUSY, reason memory_in_use or
+ * disk_in_use. */
+struct keeper_sandbox_limit {
+	char id[ID_SIZE + 1];
+	uint32_t cpu_milli;
+	uint32_t pids;
+	uint64_t memory_bytes;
+	uint64_t disk_bytes;
+};
+
+struct keeper_limit_reply {
+	uint32_t enforced; /* enum keeper_limit; of one that does not run, what the host can */
+	uint32_t unused;
+};
+
 struct keeper_stats_reply {
 	uint64_t cpu_ns;
 	uint64_t memory_bytes;
@@ -199,7 +215,8 @@ static inline uint32_t keeper_sizes(void)
 		sizeof(struct keeper_start_reply),    sizeof(struct keeper_sandbox_stop),
 		sizeof(struct keeper_sandbox),        sizeof(struct keeper_stats_reply),
 		sizeof(struct keeper_live),           sizeof(struct keeper_slot),
-		sizeof(struct keeper_event_exit),
+		sizeof(struct keeper_event_exit),     sizeof(struct keeper_sandbox_limit),
+		sizeof(struct keeper_limit_reply),
 	};
 	uint32_t sum = KEEPER_VERB_END;
 

@@ -21,6 +21,10 @@ NUMBERS = [
     ("create", "memory_mb", ["0", "1"]),
     ("create", "disk_gb", ["0"]),
     ("create", "pids", ["0", "1"]),
+    ("patch", "cpus", ["0"]),
+    ("patch", "memory_mb", ["0", "1"]),
+    ("patch", "disk_gb", ["0"]),
+    ("patch", "pids", ["0", "1"]),
     ("stop", "grace", ["3601"]),
     ("restart", "grace", ["3601"]),
     ("terminate", "grace", ["3601"]),
@@ -86,7 +90,7 @@ def nothing_made(instance, target):
             {s["id"] for s in instance.api("GET", "/sandboxes").json["sandboxes"]},
             disks(instance),
             [c["id"] for c in instance.api("GET", base + "/commands").json["commands"]],
-            instance.api("GET", base).json["status"],
+            [instance.api("GET", base).json[key] for key in ("status", "limits", "name")],
         )
 
     before = look()
@@ -125,7 +129,8 @@ def test_every_number_of_the_document_is_tried(instance):
     """A numeric field that is added without a row above fails here."""
     document = instance.raw("GET", "/openapi.json", token=None).json
     tried = {(r, f) for r, f, _ in NUMBERS} | set(SECONDS)
-    names = {("post", "/workspaces/{workspace}/sandboxes"): "create"}
+    sandboxes = "/workspaces/{workspace}/sandboxes"
+    names = {("post", sandboxes): "create", ("patch", sandboxes + "/{sandbox_id}"): "patch"}
     for path, item in document["paths"].items():
         for method, operation in item.items():
             schema = operation.get("requestBody", {}).get("content", {}).get("application/json")

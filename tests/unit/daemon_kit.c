@@ -189,6 +189,19 @@ static int b_destroy(const char *id, struct err *e)
 	return 0;
 }
 
+static int b_limit(const char *id, const struct backend_limits *l, bool *ret_enforced,
+		   struct err *e)
+{
+	(void)id;
+	if (kit.fail_limit)
+		return err_reason(e, kit.fail_limit,
+				  kit.fail_limit == EBUSY ? "memory_in_use" : NULL,
+				  "the fake limit fails");
+	kit.limits = *l;
+	*ret_enforced = true;
+	return 0;
+}
+
 static int b_stats(const char *id, struct backend_stats *ret, struct err *e)
 {
 	(void)id;
@@ -271,6 +284,7 @@ const struct backend kit_backend = {
 	.stop = b_stop,
 	.kill = b_kill,
 	.destroy = b_destroy,
+	.limit = b_limit,
 	.stats = b_stats,
 	.dial = b_dial,
 	.layer_create = b_layer_create,

@@ -13,10 +13,12 @@
 
 /* What the fake backend does next. */
 extern struct kit_knobs {
-	int fail_create, fail_start, fail_stop, fail_destroy, fail_layer; /* errno, 0: works */
-	unsigned create_ms, start_ms, stop_ms;                            /* how long they take */
+	int fail_create, fail_start, fail_stop, fail_destroy, fail_layer,
+		fail_limit;                    /* errno, 0: works */
+	unsigned create_ms, start_ms, stop_ms; /* how long they take */
 	void (*looked)(void); /* once, after the daemon has asked what lives and lies there */
 	uint64_t pool_free;
+	struct backend_limits limits; /* the last ones that were set */
 	_Atomic unsigned creates, starts, stops, destroys;
 } kit;
 extern const struct backend kit_backend;

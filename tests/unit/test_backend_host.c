@@ -335,9 +335,7 @@ static int start(const char *id, struct backend_machine *m, struct err *e)
 		.id = id,
 		.hostname = "box",
 		.machine_id = "0123456789abcdef0123456789abcdef",
-		.cpu_milli = 1000,
-		.pids = 100,
-		.memory_bytes = 1 << 30,
+		.limits = { .cpu_milli = 1000, .pids = 100, .memory_bytes = 1 << 30 },
 		.layers_count = 1,
 		.layers = { "lyaaaaaaaaaaaaaaaaaaaa" },
 	};

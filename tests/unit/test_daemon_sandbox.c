@@ -68,6 +68,15 @@ static void call(unsigned status, const char *method, const char *id, const char
 	json_decref(a);
 }
 
+static void call_body(unsigned status, const char *method, const char *path, const char *body,
+		      const char *code)
+{
+	json_t *a = kit_want(status, method, path, body);
+
+	assert_string_equal(kit_code(a), code);
+	json_decref(a);
+}
+
 static void test_life(void **state)
 {
 	char id[ID_SIZE];
@@ -387,6 +396,58 @@ static void test_reconnect_waited_for(void **state)
 	assert_true(kit_lives(busy_id));
 }
 
+static int64_t limit_of(const char *id, const char *name)
+{
+	char path[64];
+	json_t *a;
+	int64_t value;
+
+	snprintf(path, sizeof(path), "/sandboxes/%s", id);
+	a = kit_want(200, "GET", path, NULL);
+	value = json_integer_value(json_object_get(json_object_get(a, "limits"), name));
+	json_decref(a);
+	return value;
+}
+
+/* The record says what is in force: neither is changed without the other, whatever fails. */
+static void test_other_limits(void **state)
+{
+	static const int64_t mib = 1 << 20;
+	char id[ID_SIZE], other[4][ID_SIZE], path[64];
+
+	(void)state;
+	make("{\"name\":\"one\",\"memory_mb\":512,\"pids\":100}", id);
+	snprintf(path, sizeof(path), "/sandboxes/%s", id);
+	json_decref(kit_want(200, "PATCH", path, "{\"memory_mb\":1024,\"disk_gb\":7}"));
+	assert_int_equal(limit_of(id, "memory_bytes"), 1024 * mib);
+	assert_int_equal(kit.limits.memory_bytes, 1024 * mib);
+	assert_int_equal(kit.limits.disk_bytes, 7ll << 30);
+	assert_int_equal(kit.limits.pids, 100);
+	kit.fail_limit = EBUSY;
+	call_body(409, "PATCH", path, "{\"memory_mb\":64}", "memory_in_use");
+	kit.fail_limit = EHOSTDOWN;
+	call_body(503, "PATCH", path, "{\"memory_mb\":64}", "backend_down");
+	kit.fail_limit = 0;
+	assert_int_equal(limit_of(id, "memory_bytes"), 1024 * mib);
+	/* more than the host promises: what was set is taken back */
+	for (int i = 0; i < 3; i++)
+		make("{\"name\":\"x\",\"memory_mb\":16384}", other[i]);
+	make("{\"name\":\"x\",\"memory_mb\":8192}", other[3]);
+	call_body(503, "PATCH", path, "{\"memory_mb\":16384}", "host_full");
+	assert_int_equal(limit_of(id, "memory_bytes"), 1024 * mib);
+	assert_int_equal(kit.limits.memory_bytes, 1024 * mib);
+	/* cut off between the two, the record's come back at the next start */
+	kit.limits.memory_bytes = 1;
+	for (int i = 0; i < 4; i++)
+		call(204, "DELETE", other[i], "", NULL);
+	kit_restart();
+	assert_int_equal(kit.limits.memory_bytes, 1024 * mib);
+	/* one that is stopped promises nothing, and is asked again when it starts */
+	call(200, "POST", id, "/stop", NULL);
+	json_decref(kit_want(200, "PATCH", path, "{\"memory_mb\":16384,\"cpus\":1}"));
+	assert_int_equal(kit.limits.cpu_milli, 1000);
+}
+
 static void test_limits(void **state)
 {
 	static const struct {
@@ -561,6 +622,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_reconnect_late, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_reconnect_waited_for, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_limits, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_other_limits, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_at_once, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_hostile_agent, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_out_of_memory, setup, teardown),

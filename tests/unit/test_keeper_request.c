@@ -136,6 +136,36 @@ static void wants_the_descriptor_of_a_layer(void **state)
 	assert_false(request_parse(&m, len, 1, SLOTS, &r));
 }
 
+static void refuses_limits_that_are_none(void **state)
+{
+	struct {
+		struct keeper_head head;
+		struct keeper_sandbox_limit limit;
+	} good = {
+		.head = { .verb = KEEPER_SANDBOX_LIMIT, .size = sizeof(good.limit), .seq = 1 },
+		.limit = { .id = "sbaaaaaaaaaaaaaaaaaaaa",
+			   .cpu_milli = 10,
+			   .pids = 16,
+			   .memory_bytes = 16 << 20 },
+	};
+	__typeof__(good) m = good;
+	struct request r;
+
+	(void)state;
+	assert_true(request_parse(&m, sizeof(m), 0, SLOTS, &r));
+	m.limit.cpu_milli--;
+	assert_false(request_parse(&m, sizeof(m), 0, SLOTS, &r));
+	m = good;
+	m.limit.pids--;
+	assert_false(request_parse(&m, sizeof(m), 0, SLOTS, &r));
+	m = good;
+	m.limit.memory_bytes--;
+	assert_false(request_parse(&m, sizeof(m), 0, SLOTS, &r));
+	m = good;
+	m.limit.id[0] = 'l';
+	assert_false(request_parse(&m, sizeof(m), 0, SLOTS, &r));
+}
+
 static void takes_a_disk_with_and_without_a_layer(void **state)
 {
 	struct {
@@ -194,6 +224,7 @@ int main(void)
 		cmocka_unit_test(refuses_a_spoilt_head),
 		cmocka_unit_test(refuses_spoilt_fields),
 		cmocka_unit_test(wants_the_descriptor_of_a_layer),
+		cmocka_unit_test(refuses_limits_that_are_none),
 		cmocka_unit_test(takes_a_disk_with_and_without_a_layer),
 		cmocka_unit_test(refuses_a_hello_of_another_build),
 	};

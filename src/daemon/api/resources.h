@@ -13,10 +13,6 @@ struct list_query {
 	const char *status, *tag, *cursor;
 	uint32_t limit;
 };
-struct patch_request {
-	const char *name;
-	json_t *tags;
-};
 struct grace_request {
 	uint32_t grace;
 };

@@ -44,7 +44,7 @@ const struct route routes[] = {
 	  .shape = "Sandbox", .status = 201, .once = true, .summary = "create a sandbox" },
 	{ "GET", SB, SCOPE_READ, handle_sandbox_get, .shape = "Sandbox", .status = 200,
 	  .summary = "get a sandbox" },
-	{ "PATCH", SB, SCOPE_WRITE, handle_sandbox_patch, IN(patch_fields, struct patch_request),
+	{ "PATCH", SB, SCOPE_WRITE, handle_sandbox_patch, IN(patch_fields, struct sandbox_change),
 	  .shape = "Sandbox", .status = 200, .summary = "change a sandbox" },
 	{ "DELETE", SB, SCOPE_WRITE, handle_sandbox_delete, .status = 204, .control = true,
 	  .summary = "delete a sandbox" },

@@ -29,6 +29,23 @@ static const char *const resources_values[] = { "1x2",   "2x4",   "3x6",    "4x8
 static const char *const isolation_values[] = { "namespace", NULL };
 static const char *const wait_values[] = { "running", "setup", "apps", NULL };
 
+#define SIZE_U32(type, member, least, most, text)                                                  \
+	{                                                                                          \
+		.name = #member, .kind = FIELD_KIND_U32,                                           \
+		.offset = FIELD_AT(type, size.member, uint32_t), .min = (least), .max = (most),    \
+		.about = (text)                                                                    \
+	}
+#define SIZE_FIELDS(type)                                                                          \
+	{ .name = "resources",                                                                     \
+	  .kind = FIELD_KIND_ENUM,                                                                 \
+	  .offset = FIELD_AT(type, size.resources, const char *),                                  \
+	  .values = resources_values,                                                              \
+	  .about = "cpus x GiB of memory; default 2x4" },                                          \
+		SIZE_U32(type, cpus, 1, CPUS_MAX, "processors"),                                   \
+		SIZE_U32(type, memory_mb, 64, MEMORY_MB_MAX, "MiB; what is in use is the least"),  \
+		SIZE_U32(type, disk_gb, 1, DISK_GB_MAX, "GiB; what is in use is the least"),       \
+		SIZE_U32(type, pids, 16, PIDS_MAX, "processes and threads")
+
 const struct field create_fields[] = {
 	FIELD_STR(struct create_request, name, .required = true, .min = 1, .max = 255,
 		  .check = name_check, .about = "shown to people"),
@@ -36,12 +53,7 @@ const struct field create_fields[] = {
 		  .about = "handle, unique in the project; derived from the name when absent"),
 	FIELD_STR(struct create_request, os, .check = image_name_check,
 		  .about = "an image of this host; default debian:12"),
-	FIELD_ENUM(struct create_request, resources, resources_values,
-		   .about = "cpus x GiB of memory; default 2x4"),
-	FIELD_U32(struct create_request, cpus, .min = 1, .max = CPUS_MAX),
-	FIELD_U32(struct create_request, memory_mb, .min = 64, .max = MEMORY_MB_MAX),
-	FIELD_U32(struct create_request, disk_gb, .min = 1, .max = DISK_GB_MAX),
-	FIELD_U32(struct create_request, pids, .min = 16, .max = PIDS_MAX),
+	SIZE_FIELDS(struct create_request),
 	FIELD_ENUM(struct create_request, isolation, isolation_values, 0),
 	FIELD_LIST(struct create_request, tags, .max = TAGS_MAX, .item_min = 1,
 		   .item_max = TAG_LENGTH),
@@ -86,15 +98,11 @@ const struct field list_fields[] = {
 };
 
 const struct field patch_fields[] = {
-	FIELD_STR(struct patch_request, name, .min = 1, .max = 255, .check = name_check),
-	FIELD_LIST(struct patch_request, tags, .max = TAGS_MAX, .item_min = 1,
+	FIELD_STR(struct sandbox_change, name, .min = 1, .max = 255, .check = name_check),
+	SIZE_FIELDS(struct sandbox_change),
+	FIELD_LIST(struct sandbox_change, tags, .max = TAGS_MAX, .item_min = 1,
 		   .item_max = TAG_LENGTH),
 	FIELD_RESERVED("identifier"),
-	FIELD_RESERVED("resources"),
-	FIELD_RESERVED("cpus"),
-	FIELD_RESERVED("memory_mb"),
-	FIELD_RESERVED("disk_gb"),
-	FIELD_RESERVED("pids"),
 	FIELD_RESERVED("first_boot_commands"),
 	FIELD_RESERVED("app_dir"),
 	FIELD_RESERVED("apps"),
@@ -231,34 +239,23 @@ int handle_sandbox_get(struct request *r, struct err *e)
 	return code < 0 ? code : view_sandbox(&row, true, &r->answer, e);
 }
 
+static int answer_row(struct request *r, int code, struct sandbox_row *after, struct err *e)
+{
+	if (!code)
+		code = view_sandbox(after, true, &r->answer, e);
+	sandbox_row_release(after);
+	return code;
+}
+
 int handle_sandbox_patch(struct request *r, struct err *e)
 {
-	const struct patch_request *in = r->in;
 	_cleanup_sandbox_ struct sandbox_row row = { 0 };
-	_cleanup_tx_ struct tx t = TX_INIT;
+	struct sandbox_row after = { 0 };
 	int code = request_sandbox(r, &row, e);
 
-	if (code < 0)
-		return code;
-	if (in->name)
-		str_copy(row.name, sizeof(row.name), in->name);
-	if (in->tags) {
-		free(row.tags);
-		row.tags = json_dumps(in->tags, JSON_COMPACT);
-		if (!row.tags)
-			return err_set(e, ENOMEM, "out of memory");
-	}
-	code = tx_begin(&t, STORE_DURABLE, e);
 	if (!code)
-		code = sandbox_update_settings(&t, &row, e);
-	if (!code)
-		code = event_add(&t, row.id, "changed", "", &r->actor, e);
-	if (!code)
-		code = audit_add(&t, &r->actor, "sandbox.update", row.id, e);
-	if (!code)
-		code = tx_commit(&t, e);
-	tx_end(&t);
-	return code < 0 ? code : view_sandbox(&row, true, &r->answer, e);
+		code = sandbox_change(row.id, r->in, &r->actor, &after, e);
+	return answer_row(r, code, &after, e);
 }
 
 int handle_sandbox_delete(struct request *r, struct err *e)
@@ -267,14 +264,6 @@ int handle_sandbox_delete(struct request *r, struct err *e)
 	int code = request_sandbox(r, &row, e);
 
 	return code < 0 ? code : sandbox_delete(row.id, &r->actor, e);
-}
-
-static int answer_row(struct request *r, int code, struct sandbox_row *after, struct err *e)
-{
-	if (!code)
-		code = view_sandbox(after, true, &r->answer, e);
-	sandbox_row_release(after);
-	return code;
 }
 
 int handle_sandbox_start(struct request *r, struct err *e)

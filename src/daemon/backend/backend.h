@@ -12,15 +12,19 @@
 
 enum { BACKEND_LAYERS_MAX = 8 };
 
+struct backend_limits {
+	uint32_t cpu_milli; /* thousandths of a cpu */
+	uint32_t pids;
+	uint64_t memory_bytes;
+	uint64_t disk_bytes;
+};
+
 /* A machine to boot. Strings are the caller's. */
 struct backend_spec {
 	const char *id;
 	const char *hostname;   /* a DNS label, at most 63 */
 	const char *machine_id; /* 32 hex digits */
-	uint32_t cpu_milli;     /* thousandths of a cpu */
-	uint32_t pids;
-	uint64_t memory_bytes;
-	uint64_t disk_bytes;
+	struct backend_limits limits;
 	unsigned layers_count;
 	const char *layers[BACKEND_LAYERS_MAX]; /* uppermost first */
 };
@@ -74,6 +78,10 @@ struct backend {
 	int (*kill)(const char *id, struct err *e);
 	/* Processes, mounts, network and disk are gone when it returns. Unknown ids are no error. */
 	int (*destroy)(const char *id, struct err *e);
+	/* Other limits from now on; `ret_enforced`: all are in force. -EBUSY (reason memory_in_use or
+	 * disk_in_use) where more is in use: then nothing is changed. */
+	int (*limit)(const char *id, const struct backend_limits *l, bool *ret_enforced,
+		     struct err *e);
 	int (*stats)(const char *id, struct backend_stats *ret, struct err *e);
 	/* A connection to the machine's agent; the descriptor is the caller's. */
 	int (*dial)(const char *id, struct err *e);

@@ -160,18 +160,18 @@ static int fill_start(struct keeper_sandbox_start *s, const struct backend_spec 
 		    !str_copy(s->layers[i], sizeof(s->layers[i]), spec->layers[i]))
 			return bad_id(e);
 	s->layers_count = spec->layers_count;
-	s->cpu_milli = spec->cpu_milli;
-	s->pids = spec->pids;
-	s->memory_bytes = spec->memory_bytes;
-	s->disk_bytes = spec->disk_bytes;
+	s->cpu_milli = spec->limits.cpu_milli;
+	s->pids = spec->limits.pids;
+	s->memory_bytes = spec->limits.memory_bytes;
+	s->disk_bytes = spec->limits.disk_bytes;
 	return 0;
 }
 
-static uint32_t limits_wanted(const struct backend_spec *spec)
+static uint32_t limits_wanted(const struct backend_limits *l)
 {
-	return (spec->cpu_milli ? KEEPER_LIMIT_CPU : 0u) |
-	       (spec->memory_bytes ? KEEPER_LIMIT_MEMORY : 0u) |
-	       (spec->pids ? KEEPER_LIMIT_PIDS : 0u) | (spec->disk_bytes ? KEEPER_LIMIT_DISK : 0u);
+	return (l->cpu_milli ? KEEPER_LIMIT_CPU : 0u) |
+	       (l->memory_bytes ? KEEPER_LIMIT_MEMORY : 0u) | (l->pids ? KEEPER_LIMIT_PIDS : 0u) |
+	       (l->disk_bytes ? KEEPER_LIMIT_DISK : 0u);
 }
 
 /* The socket listens before PID 1 runs, so a connection proves that it has not ended; it answers
@@ -214,7 +214,7 @@ static int host_start(const struct backend_spec *spec, struct backend_machine *r
 {
 	struct keeper_sandbox_start request = { 0 };
 	struct keeper_start_reply reply;
-	uint32_t wanted = limits_wanted(spec);
+	uint32_t wanted = limits_wanted(&spec->limits);
 	int r = fill_start(&request, spec, e);
 
 	if (r < 0)
@@ -258,6 +258,28 @@ static int host_destroy(const char *id, struct err *e)
 	int r = call_id(KEEPER_SANDBOX_DESTROY, id, e);
 
 	return r == -ENOENT ? 0 : r;
+}
+
+static int host_limit(const char *id, const struct backend_limits *l, bool *ret_enforced,
+		      struct err *e)
+{
+	struct keeper_sandbox_limit request = {
+		.cpu_milli = l->cpu_milli,
+		.pids = l->pids,
+		.memory_bytes = l->memory_bytes,
+		.disk_bytes = l->disk_bytes,
+	};
+	struct keeper_limit_reply reply;
+	uint32_t wanted = limits_wanted(l);
+	int r;
+
+	if (!id_valid(id, NULL) || !str_copy(request.id, sizeof(request.id), id))
+		return bad_id(e);
+	r = call(KEEPER_SANDBOX_LIMIT, &request, sizeof(request), &reply, sizeof(reply), e);
+	if (r < 0)
+		return r;
+	*ret_enforced = (reply.enforced & wanted) == wanted;
+	return 0;
 }
 
 static int host_stats(const char *id, struct backend_stats *ret, struct err *e)
@@ -555,6 +577,7 @@ static const struct backend backend = {
 	.stop = host_stop,
 	.kill = host_kill,
 	.destroy = host_destroy,
+	.limit = host_limit,
 	.stats = host_stats,
 	.dial = host_dial,
 	.layer_create = host_layer_create,

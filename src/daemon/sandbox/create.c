@@ -44,46 +44,22 @@ static unsigned jobs;
 
 /* -- what is asked for --------------------------------------------------------------------- */
 
-static int too_big(struct err *e, const char *field, const char *unit, uint64_t asked,
-		   uint64_t have)
+/* As much of the default as the host has. */
+static void default_size(const struct backend_info *host, struct sandbox_row *row)
 {
-	err_reason(e, EINVAL, "above_host", "%llu %s are asked for, this host has %llu",
-		   (unsigned long long)asked, unit, (unsigned long long)have);
-	return err_field(e, "%s", field);
-}
-
-static int resolve_size(const struct create_request *in, const struct backend_info *host,
-			struct sandbox_row *row, struct err *e)
-{
-	const struct size *size = in->resources ? size_find(in->resources) : NULL;
 	uint64_t host_mb = host->host_memory >> 20;
-	uint64_t cpus = size ? size->cpus : DEFAULT_CPUS;
-	uint64_t mb = size ? (uint64_t)size->memory_gb * 1024 : DEFAULT_MEMORY_MB;
-	bool custom = in->cpus || in->memory_mb || (in->resources && !size);
+	uint32_t cpus = DEFAULT_CPUS, mb = DEFAULT_MEMORY_MB;
 
-	if (!size && host->host_cpus && cpus > host->host_cpus)
-		cpus = host->host_cpus, custom = true;
-	if (!size && host_mb && mb > host_mb)
-		mb = host_mb, custom = true;
-	if (in->cpus)
-		cpus = in->cpus;
-	if (in->memory_mb)
-		mb = in->memory_mb;
 	if (host->host_cpus && cpus > host->host_cpus)
-		return too_big(e, in->cpus ? "cpus" : "resources", "cpus", cpus, host->host_cpus);
+		cpus = host->host_cpus;
 	if (host_mb && mb > host_mb)
-		return too_big(e, in->memory_mb ? "memory_mb" : "resources", "MiB of memory", mb,
-			       host_mb);
-	row->cpu_milli = (uint32_t)cpus * 1000;
-	row->memory_mb = (uint32_t)mb;
-	row->disk_gb = in->disk_gb ? in->disk_gb : DEFAULT_DISK_GB;
-	row->pids = in->pids ? in->pids : DEFAULT_PIDS;
-	if (custom)
-		str_copy(row->resources, sizeof(row->resources), "CUSTOM");
-	else
-		str_copy(row->resources, sizeof(row->resources),
-			 in->resources ? in->resources : "2x4");
-	return 0;
+		mb = (uint32_t)host_mb;
+	row->cpu_milli = cpus * 1000;
+	row->memory_mb = mb;
+	row->disk_gb = DEFAULT_DISK_GB;
+	row->pids = DEFAULT_PIDS;
+	str_copy(row->resources, sizeof(row->resources),
+		 cpus == DEFAULT_CPUS && mb == DEFAULT_MEMORY_MB ? "2x4" : "CUSTOM");
 }
 
 int sandbox_pool_check(struct err *e)
@@ -106,27 +82,6 @@ int sandbox_pool_check(struct err *e)
 	else
 		return 0;
 	return err_hint(e, "delete sandboxes or images, or enlarge the pool");
-}
-
-int memory_check(struct tx *t, const char *except, uint32_t memory_mb, struct err *e)
-{
-	struct backend_info host = { 0 };
-	uint64_t promised, most;
-	int r = sandbox_context.backend->info(&host, e);
-
-	if (r < 0)
-		return backend_fault(e, EHOSTDOWN, "backend_failed");
-	r = sandboxes_memory_mb(t, except, &promised, e);
-	if (r < 0)
-		return r;
-	most = (host.host_memory >> 20) * sandbox_context.config->overcommit_memory;
-	if (!most || promised + memory_mb <= most)
-		return 0;
-	err_reason(e, EAGAIN, "host_full",
-		   "%llu MiB of memory are promised to sandboxes, %u more exceed the %llu of this "
-		   "host",
-		   (unsigned long long)promised, memory_mb, (unsigned long long)most);
-	return err_hint(e, "stop or delete a sandbox, ask for less, or raise overcommit_memory");
 }
 
 static int find_image(struct tx *t, const char *os, struct image_row *ret, struct err *e)
@@ -428,7 +383,8 @@ static int prepare(const struct create_request *in, const struct create_options 
 	str_copy(j->request, sizeof(j->request), o->actor->request);
 	j->actor = (struct actor){ .name = j->actor_name, .request = j->request };
 	str_copy(j->row.project, sizeof(j->row.project), o->project->id);
-	r = resolve_size(in, &host, &j->row, e);
+	default_size(&host, &j->row);
+	r = size_resolve(&in->size, &host, &j->row, e);
 	if (!r)
 		r = sandbox_pool_check(e);
 	if (!r)

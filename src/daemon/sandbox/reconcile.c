@@ -119,6 +119,7 @@ static void row_dead(struct sandbox_row *row, const struct item *disk)
 static void row_live(struct sandbox_row *row, const struct item *live)
 {
 	struct err e = ERR_INIT;
+	bool enforced;
 
 	if (row->status == STOPPING) {
 		if (sandbox_context.backend->stop(row->id, STOP_AGAIN_MS, &e) < 0)
@@ -134,6 +135,8 @@ static void row_live(struct sandbox_row *row, const struct item *live)
 		str_copy(row->address6, sizeof(row->address6), live->machine.address6);
 		settle(row, RUNNING, "", "");
 	}
+	if (size_apply(row, &enforced, &e) < 0)
+		log_error("sandbox %s: its limits: %s", row->id, e.text);
 	if (exec_adopt(row->id, &e) < 0)
 		log_error("sandbox %s: take up its commands: %s", row->id, e.text);
 }

@@ -136,10 +136,7 @@ static enum event do_boot(struct sandbox_row *row, struct op *op)
 		.id = row->id,
 		.hostname = hostname,
 		.machine_id = row->machine_id,
-		.cpu_milli = row->cpu_milli,
-		.pids = row->pids,
-		.memory_bytes = (uint64_t)row->memory_mb << 20,
-		.disk_bytes = (uint64_t)row->disk_gb << 30,
+		.limits = size_limits(row),
 		.layers_count = 1,
 		.layers = { row->layer },
 	};
@@ -236,10 +233,9 @@ int sandbox_get(const char *id, struct sandbox_row *ret, struct err *e)
 	return r < 0 ? r : sandbox_by_id(&t, id, ret, e);
 }
 
-/* The lock for an operation that does not wait for another one. */
-static int lock_for(const char *id, struct sandbox_row *row, struct err *e)
+int sandbox_lock_row(const char *id, unsigned flags, struct sandbox_row *row, struct err *e)
 {
-	int r = sandbox_lock(id, 0);
+	int r = sandbox_lock(id, flags);
 
 	if (r == -ENOMEM)
 		return err_set(e, ENOMEM, "out of memory");
@@ -264,7 +260,7 @@ static int locked(const char *id, const enum event *events, struct op *op, struc
 		  struct err *e)
 {
 	struct sandbox_row row = { 0 };
-	int r = lock_for(id, &row, e);
+	int r = sandbox_lock_row(id, 0, &row, e);
 
 	if (r < 0)
 		return r;

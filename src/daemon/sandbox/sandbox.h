@@ -18,9 +18,14 @@ struct idempotency_ref {
 	const char *token, *path, *key;
 };
 
-struct create_request {
-	const char *name, *identifier, *os, *resources, *isolation, *scope, *environment;
+struct size_request {
+	const char *resources;
 	uint32_t cpus, memory_mb, disk_gb, pids; /* 0: absent */
+};
+
+struct create_request {
+	const char *name, *identifier, *os, *isolation, *scope, *environment;
+	struct size_request size;
 	json_t *tags;
 	bool auto_start;
 };
@@ -45,6 +50,14 @@ int sandbox_stop(const char *id, uint32_t grace_ms, const struct actor *a, struc
 		 struct err *e);
 int sandbox_restart(const char *id, uint32_t grace_ms, const struct actor *a,
 		    struct sandbox_row *ret, struct err *e);
+/* What is absent stays. Limits are in force at once, for what runs already too. */
+struct sandbox_change {
+	const char *name;
+	json_t *tags; /* borrowed */
+	struct size_request size;
+};
+int sandbox_change(const char *id, const struct sandbox_change *c, const struct actor *a,
+		   struct sandbox_row *ret, struct err *e);
 int sandbox_delete(const char *id, const struct actor *a, struct err *e);
 int sandbox_get(const char *id, struct sandbox_row *ret, struct err *e);
 

@@ -140,8 +140,13 @@ int sandbox_update_state(struct tx *t, const struct sandbox_row *row, struct err
 
 int sandbox_update_settings(struct tx *t, const struct sandbox_row *row, struct err *e)
 {
-	int r = tx_run(t, e, "UPDATE sandboxes SET name = ?, tags = ?, changed = ? WHERE id = ?",
-		       "ssis", row->name, row->tags, clock_wall_ms(), row->id);
+	int r = tx_run(
+		t, e,
+		"UPDATE sandboxes SET name = ?, tags = ?, resources = ?, cpu_milli = ?,"
+		" memory_mb = ?, disk_gb = ?, pids = ?, enforced = ?, changed = ? WHERE id = ?",
+		"sssiiiidis", row->name, row->tags, row->resources, (int64_t)row->cpu_milli,
+		(int64_t)row->memory_mb, (int64_t)row->disk_gb, (int64_t)row->pids, row->enforced,
+		clock_wall_ms(), row->id);
 
 	if (r < 0)
 		return r;
