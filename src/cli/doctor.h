@@ -17,3 +17,5 @@ void finding(struct findings *f, enum verdict v, const char *name, const char *h
 
 /* What this machine offers to skerryd and skerry-keeper. Changes nothing, needs no privilege. */
 void doctor_host(struct findings *f);
+/* Chains of others that drop what sandboxes send; `nft`: the program. Root sees them. */
+void doctor_firewall(struct findings *f, const char *nft);

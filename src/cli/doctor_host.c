@@ -257,11 +257,20 @@ static void check_forwarding(struct findings *f)
 			"net.ipv4.ip_forward is off: sandboxes do not reach the outside");
 }
 
+static void check_firewall(struct findings *f)
+{
+	char nft[128];
+
+	if (program_find("nft", nft, sizeof(nft)))
+		doctor_firewall(f, nft);
+}
+
 void doctor_host(struct findings *f)
 {
 	static void (*const checks[])(struct findings * f) = {
-		check_kernel,      check_cgroups, check_namespaces, check_seccomp,
-		check_filesystems, check_devices, check_forwarding, check_programs,
+		check_kernel,     check_cgroups,     check_namespaces,
+		check_seccomp,    check_filesystems, check_devices,
+		check_forwarding, check_firewall,    check_programs,
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(checks); i++)

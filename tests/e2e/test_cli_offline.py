@@ -664,3 +664,47 @@ def test_completion_is_silent_without_an_api(cli):
     cli.env["SKERRY_URL"] = "http://127.0.0.1:1"
     assert complete_in_bash(cli, "skerry get ") == []
     assert "create" in complete_in_bash(cli, "skerry cr")
+
+
+FOREIGN = """
+table ip filter {
+	chain FORWARD { type filter hook forward priority filter; policy drop; }
+	chain INPUT { type filter hook input priority filter; policy drop; }
+}
+table inet other {
+	chain f { type filter hook forward priority filter; policy accept; }
+	chain g { type filter hook forward priority filter; policy drop; iifname "eth-*" accept; }
+}
+table inet box {
+	chain from_sandbox { accept; }
+}
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_doctor_on_firewalls_of_others(cli):
+    """In a network of its own; what the hints say makes it well."""
+    script = """
+nft -f -
+skerry doctor --format json
+skerry doctor --format json | python3 -c 'import json, sys
+for check in json.load(sys.stdin)["checks"]:
+    if check["name"] == "firewall": print(check["hint"])' | sh
+skerry doctor --format json
+"""
+    path = f"{os.path.dirname(SKERRY)}:{os.environ['PATH']}:/usr/sbin"
+    p = subprocess.run(["unshare", "--net", "sh", "-c", script], input=FOREIGN.encode(),
+                       env={**cli.env, "PATH": path, "SKERRY_URL": "http://127.0.0.1:1"},
+                       capture_output=True)
+    decoder, text, found = json.JSONDecoder(), p.stdout.decode(), []
+    while text.strip():
+        report, end = decoder.raw_decode(text.lstrip())
+        text = text.lstrip()[end:]
+        found.append([c for c in report["checks"] if c["name"] == "firewall"])
+    assert [c["status"] for c in found[0]] == ["warn", "warn"], p
+    assert "chain ip filter FORWARD" in found[0][0]["text"]
+    assert "chain inet other g" in found[0][1]["text"] and '"box-*"' in found[0][1]["hint"]
+    assert [c["status"] for c in found[1]] == ["ok"], (found, p.stderr)
+    p = subprocess.run(["unshare", "--net", SKERRY, "doctor"], capture_output=True,
+                       env={**cli.env, "SKERRY_URL": "http://127.0.0.1:1"})
+    assert b"no chain of others" in p.stdout
