@@ -51,9 +51,9 @@ static int open_source(const struct copy *p, int *ret, struct err *e)
 		*ret = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
 		return *ret < 0 ? err_set(e, errno, "open standard input: %s", strerror(errno)) : 0;
 	}
-	fd = open(p->local, O_RDONLY | O_CLOEXEC);
+	fd = copy_open(p, p->local, O_RDONLY);
 	if (fd < 0)
-		return err_set(e, errno, "open '%s': %s", p->local, strerror(errno));
+		return copy_failed(p, fd, "open", e);
 	if (fstat(fd, &st) == 0 && S_ISDIR(st.st_mode)) {
 		close(fd);
 		return 0;

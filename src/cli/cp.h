@@ -28,8 +28,9 @@ int copy_file_down(struct copy *p, struct err *e);
 int copy_tree_up(struct copy *p, struct err *e);
 int copy_tree_down(struct copy *p, struct err *e);
 
-/* cp_io.c: a read or a write that a signal ends. A count or 0, or a negative errno; -EINTR: by a
- * signal that was held. */
+/* cp_io.c: an open, a read or a write that a signal ends. A descriptor, a count or 0, or a negative
+ * errno; -EINTR: by a signal that was held. */
+int copy_open(const struct copy *p, const char *path, int flags);
 ssize_t copy_read(const struct copy *p, int fd, void *data, size_t len);
 int copy_write(const struct copy *p, int fd, const void *data, size_t len);
 /* What `failed` of them means: `what` could not be done with the local side. */

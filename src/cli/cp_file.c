@@ -143,8 +143,8 @@ static int into(struct copy *p, const char *target, struct err *e)
 	int r;
 
 	if (stat(target, &st) == 0 && !S_ISREG(st.st_mode)) { /* /dev/null, a FIFO */
-		fd = open(target, O_WRONLY | O_CLOEXEC);
-		return fd < 0 ? fail_here(p, "open", e) : receive(p, fd, e);
+		fd = copy_open(p, target, O_WRONLY);
+		return fd < 0 ? copy_failed(p, fd, "open", e) : receive(p, fd, e);
 	}
 	if ((size_t)snprintf(temporary, sizeof(temporary), "%s.skerry-XXXXXX", target) >=
 	    sizeof(temporary))

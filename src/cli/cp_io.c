@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,28 @@
 #include "cp.h"
 #include "out.h"
 
-enum { STEP_SAFE = 4096 }; /* a write of so many bytes does not block behind POLLOUT */
+enum {
+	STEP_SAFE = 4096, /* a write of so many bytes does not block behind POLLOUT */
+	AGAIN_MS = 100,
+};
+
+/* A FIFO without a reader is not opened for writing, which is no reason to be deaf meanwhile; one
+ * without a writer is, and has nothing to read until it has had one. */
+int copy_open(const struct copy *p, const char *path, int flags)
+{
+	struct pollfd cancel = { .fd = p->c->client->cancel_fd, .events = POLLIN };
+	struct stat st;
+	int fd;
+
+	while ((fd = open(path, flags | O_NONBLOCK | O_CLOEXEC)) < 0) {
+		if (errno != ENXIO || stat(path, &st) < 0 || !S_ISFIFO(st.st_mode))
+			return -errno;
+		if (poll(&cancel, 1, AGAIN_MS) > 0)
+			return -EINTR;
+	}
+	(void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+	return fd;
+}
 
 static int wait_for(const struct copy *p, int fd, short events)
 {

@@ -189,6 +189,32 @@ def test_an_interrupt_leaves_nothing(fake, cli, tmp_path):
     assert not [n for n in os.listdir(tmp_path) if n[0] != "."]
 
 
+def test_a_fifo_waits_for_its_other_end(fake, cli, tmp_path):
+    os.mkfifo(tmp_path / "p")
+    fake.route("GET", FILES + "/stat/f", lambda r: error(404, "no", code="file_not_found"))
+    fake.route("POST", FILES + "/content/upload/f", lambda r: answer(ITEM, 201))
+    fake.route("GET", FILES + "/stat/tmp/f", lambda r: answer(ITEM))
+    fake.route("GET", FILES + "/download/tmp/f", lambda r: (200, {}, b"text"))
+    up, down = ("cp", str(tmp_path / "p"), "hello:/f"), ("cp", "hello:/tmp/f", str(tmp_path / "p"))
+    for words in (up, down):
+        p = cli.start(*words)
+        with pytest.raises(subprocess.TimeoutExpired):
+            p.wait(0.5)
+        p.send_signal(signal.SIGINT)
+        assert p.wait(10) == 128 + signal.SIGINT
+    p = cli.start(*up)
+    with open(tmp_path / "p", "wb") as end:
+        end.write(b"two ")
+        end.flush()
+        time.sleep(0.3)
+        end.write(b"pieces")
+    assert p.wait(10) == 0 and fake.requests[-1].body == b"two pieces"
+    p = cli.start(*down)
+    with open(tmp_path / "p", "rb") as end:
+        assert end.read() == b"text"
+    assert p.wait(10) == 0
+
+
 def test_what_is_asked_for(fake, cli, tmp_path):
     (tmp_path / "f").write_bytes(b"text")
     os.chmod(tmp_path / "f", 0o4755)
