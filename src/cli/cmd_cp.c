@@ -27,6 +27,19 @@ static void base_name(const char *path, char *out, size_t size)
 	snprintf(out, size, "%.*s", (int)(end - start), path + start);
 }
 
+/* A directory that is new may be named with slashes behind it. */
+static int unslash(char *out, const char *path, struct err *e)
+{
+	size_t end = strlen(path);
+
+	while (end > 1 && path[end - 1] == '/')
+		end--;
+	if (end >= PATHS)
+		return err_set(e, ENAMETOOLONG, "'%.40s…' is too long", path);
+	snprintf(out, PATHS, "%.*s", (int)end, path);
+	return 0;
+}
+
 /* `name` in the directory `dir`. */
 static int below(char *out, const char *dir, const char *name, struct err *e)
 {
@@ -97,10 +110,14 @@ static int copy_down(struct copy *p, struct err *e)
 	if (!str_eq(p->local, "-") && stat(p->local, &st) == 0 && S_ISDIR(st.st_mode)) {
 		base_name(p->remote.path, name, sizeof(name));
 		r = below(path, p->local, name, e);
-		if (r < 0)
-			return r;
-		p->local = path;
+	} else if (remote_is_dir(p->item)) {
+		r = unslash(path, p->local, e);
+	} else {
+		return copy_file_down(p, e);
 	}
+	if (r < 0)
+		return r;
+	p->local = path;
 	return remote_is_dir(p->item) ? copy_tree_down(p, e) : copy_file_down(p, e);
 }
 

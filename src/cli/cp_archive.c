@@ -16,7 +16,7 @@
 
 #include "out.h"
 
-enum { BLOCK = 64 * 1024 };
+enum { BLOCK = 64 * 1024, RECORD = 512 };
 
 static _Noreturn void give_up(int word, const char *what, const char *why)
 {
@@ -187,13 +187,42 @@ static void unpack_one(struct archive *tar, struct archive *disk, struct archive
 		give_up(word, name, archive_error_string(disk));
 }
 
-/* What follows the end of an archive is read too: whoever writes it must not find the pipe closed. */
-static void read_rest(int in)
-{
-	char waste[BLOCK];
+/* Where the tar comes from, and how many zeros were last of what came. */
+struct source {
+	int fd;
+	size_t zeros;
+	char block[BLOCK];
+};
 
-	while (read(in, waste, sizeof(waste)) > 0)
+static la_ssize_t read_source(struct archive *tar, void *arg, const void **ret)
+{
+	struct source *s = arg;
+	ssize_t n, last;
+
+	do
+		n = read(s->fd, s->block, sizeof(s->block));
+	while (n < 0 && errno == EINTR);
+	if (n < 0)
+		archive_set_error(tar, errno, "%s", strerror(errno));
+	for (last = n; last > 0 && !s->block[last - 1];)
+		last--;
+	if (n > 0)
+		s->zeros = (last ? 0 : s->zeros) + (size_t)(n - last);
+	*ret = s->block;
+	return n;
+}
+
+/* For libarchive a tar may just stop between two of its entries. Ours end with zeros that belong to
+ * none. What follows is read too: whoever writes it must not find the pipe closed. */
+static void check_end(struct archive *tar, struct source *s, int word)
+{
+	la_int64_t past = archive_filter_bytes(tar, 0) - archive_read_header_position(tar);
+	const void *rest;
+
+	while (read_source(tar, s, &rest) > 0)
 		;
+	if (past <= 0 || s->zeros < RECORD)
+		give_up(word, "unpack", "the archive has no end");
 }
 
 _Noreturn void archive_unpack(const char *directory, int in, int word)
@@ -202,6 +231,7 @@ _Noreturn void archive_unpack(const char *directory, int in, int word)
 				 ARCHIVE_EXTRACT_SECURE_NODOTDOT |
 				 ARCHIVE_EXTRACT_SECURE_NOABSOLUTEPATHS;
 	struct archive *tar = archive_read_new(), *disk = archive_write_disk_new();
+	struct source source = { .fd = in };
 	struct archive_entry *entry;
 	int r;
 
@@ -210,13 +240,13 @@ _Noreturn void archive_unpack(const char *directory, int in, int word)
 		give_up(word, "unpack", NULL);
 	archive_read_support_format_tar(tar);
 	archive_write_disk_set_options(disk, flags);
-	if (archive_read_open_fd(tar, in, BLOCK) != ARCHIVE_OK)
+	if (archive_read_open(tar, &source, NULL, read_source, NULL) != ARCHIVE_OK)
 		give_up(word, "unpack", archive_error_string(tar));
 	while ((r = archive_read_next_header(tar, &entry)) == ARCHIVE_OK)
 		unpack_one(tar, disk, entry, word);
 	if (r != ARCHIVE_EOF)
 		give_up(word, "unpack", archive_error_string(tar));
-	read_rest(in);
+	check_end(tar, &source, word);
 	if (archive_write_close(disk) < ARCHIVE_OK)
 		give_up(word, "unpack", archive_error_string(disk));
 	_exit(0);

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from cli_kit import cli, fake, wait_for  # noqa: F401
+from cli_kit import SKERRY, cli, fake, wait_for  # noqa: F401
 from fake_api import answer, error
 from kit import execute
 from test_cli_files import FILES, MIB, real, well, work  # noqa: F401
@@ -20,6 +20,26 @@ from test_cli_files import FILES, MIB, real, well, work  # noqa: F401
 NAMES = [b"plain", "测试 é.txt".encode(), "e\u0301".encode(), b"new\nline", b"\xff\xfe", b"\xed\xa0\x80",
          b" space ", b"-n", b"a:b", b"\xe9" + 60 * b"long", 60 * "ö".encode() + b"x" * 100]
 DIR = {"type": "DIR", "name": "d", "path": "/tmp/d", "size": 0, "mode": "0755"}
+
+
+def member(name, data=b"", **fields):
+    m = tarfile.TarInfo(name)
+    m.size = len(data)
+    for key, value in fields.items():
+        setattr(m, key, value)
+    return m, data
+
+
+def link(name, target, kind=tarfile.SYMTYPE):
+    return member(name, type=kind, linkname=target)
+
+
+def tar_of(members):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for m, data in members:
+            tar.addfile(m, io.BytesIO(data))
+    return out.getvalue()
 
 
 def nothing_more(path):
@@ -69,9 +89,13 @@ def tree(tmp_path):
         f.seek(64 * MIB)
         f.write(b"end")
         f.truncate(80 * MIB)
+    (root / "none/in").mkdir(parents=True)
+    (root / "none/in/file").write_bytes(b"shut")
+    os.chmod(root / "none", 0)
     os.chmod(root / "a/b", 0o555)
     yield root
     os.chmod(root / "a/b", 0o755)
+    os.chmod(root / "none", 0o755)
     os.umask(old)
 
 
@@ -82,9 +106,9 @@ def test_a_tree_there_and_back(instance, box, real, work, tree, tmp_path):
     well(real("cp", tree, work))
     well(real("cp", tree, work + "/"))
     assert execute(instance, box, "cd /tmp/work; diff -r --no-dereference new tree && ls; "
-                   "stat -c '%a %U' new/a/file new/run new/empty new/a/b; "
-                   "du -m new/sparse | cut -f1; readlink new/up")["stdout"] == (
-        "new\ntree\n640 skerry\n755 skerry\n700 skerry\n555 skerry\n1\n../../..\n")
+                   "stat -c '%a %U' new/a/file new/run new/empty new/a/b new/none; "
+                   "du -m new/sparse | cut -f1; readlink new/up", user="root")["stdout"] == (
+        "new\ntree\n640 skerry\n755 skerry\n700 skerry\n555 skerry\n0 skerry\n1\n../../..\n")
     wanted = picture(tree)
     wanted[b"run"] = (0o755,) + wanted[b"run"][1:]
     well(real("cp", work + "/new", tmp_path / "back"))
@@ -93,6 +117,8 @@ def test_a_tree_there_and_back(instance, box, real, work, tree, tmp_path):
     (tmp_path / "into").mkdir()
     well(real("cp", work + "/new", tmp_path / "into"))
     assert picture(tmp_path / "into/new") == wanted
+    well(real("cp", work + "/new/empty", f"{tmp_path}/bare//"))
+    assert os.listdir(tmp_path / "bare") == []
     nothing_more(tmp_path)
 
 
@@ -161,6 +187,16 @@ def test_what_cannot_be_read(instance, box, real, work, tmp_path):
     assert p.returncode == 1 and b"nobody-at-all" in p.stderr, p
 
 
+def test_a_sandbox_without_room(instance, box, real, work, tmp_path):
+    execute(instance, box, "mkdir -p /tmp/work/small; mount -t tmpfs -o size=1m none /tmp/work/small",
+            user="root")
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d/big").write_bytes(os.urandom(8 * MIB))
+    p = real("cp", tmp_path / "d", work + "/small")
+    execute(instance, box, "umount /tmp/work/small", user="root")
+    assert p.returncode == 1 and b"no space" in p.stderr.lower(), p
+
+
 # --- into what is there --------------------------------------------------------------------------
 
 def test_a_merge(instance, box, real, work, tmp_path):
@@ -216,27 +252,80 @@ def test_a_target_that_is_no_directory(real, work, tmp_path):
     nothing_more(tmp_path)
 
 
+# --- with no more rights than those of an owner ---------------------------------------------------
+
+def plainly(cli, *args):
+    """Root without capabilities is anybody."""
+    drop = ["setpriv", "--bounding-set", "-all", "--inh-caps", "-all"] if os.geteuid() == 0 else []
+    return subprocess.run([*drop, SKERRY, *args], env=cli.env, capture_output=True, timeout=60)
+
+
+def directory(name, mode):
+    return member(name, type=tarfile.DIRTYPE, mode=mode)
+
+
+SHUT = [directory(".", 0o755), directory("none", 0), directory("none/in", 0o555),
+        member("none/in/f", b"x", mode=0), directory("ro", 0o555), member("ro/f", b"y", mode=0o444),
+        member("f", b"z", mode=0o400)]
+
+
+def serve_tree(fake, body):
+    fake.route("GET", FILES + "/stat/tmp/d", lambda r: answer(DIR))
+    fake.route("GET", FILES + "/download/tmp/d", lambda r: (200, {}, body))
+
+
+def test_modes_that_shut_us_out(fake, cli, tmp_path):
+    serve_tree(fake, tar_of(SHUT))
+    (tmp_path / "here/d").mkdir(parents=True)
+    for at in (tmp_path / "d", tmp_path / "here/d"):
+        well(plainly(cli, "cp", "hello:/tmp/d", tmp_path if at.parent == tmp_path else at.parent))
+        seen = picture(at)
+        assert seen[b"none"][1] == 0 and seen[b"none/in"][1] == seen[b"ro"][1] == 0o555
+        assert [seen[n][0] for n in (b"none/in/f", b"ro/f", b"f")] == [0, 0o444, 0o400]
+    serve_tree(fake, tar_of([*SHUT, member("../x", b"x")]))
+    p = plainly(cli, "cp", "hello:/tmp/d", tmp_path / "new")
+    assert p.returncode == 1 and not (tmp_path / "new").exists(), p
+    nothing_more(tmp_path)
+    fake.route("GET", FILES + "/stat/t", lambda r: error(404, "no", code="file_not_found"))
+    fake.route("POST", FILES + "/content/upload/t", lambda r: answer(DIR, 201))
+    p = plainly(cli, "cp", tmp_path / "d", "hello:/t")
+    assert p.returncode == 1 and b"none" in p.stderr, p
+
+
+@pytest.mark.parametrize("shut", ["ro", "ro/more"])
+def test_nothing_of_what_cannot_be_whole(fake, cli, tmp_path, shut):
+    """A directory of ours that takes nothing is found before anything is replaced."""
+    serve_tree(fake, tar_of([member("a", b"new"), directory("ro", 0o755), member("ro/a", b"new"),
+                             directory("ro/more", 0o755), member("ro/more/a", b"new"),
+                             member("z", b"new")]))
+    (tmp_path / "d/ro/more").mkdir(parents=True)
+    for name in ("a", "ro/a", "z"):
+        (tmp_path / "d" / name).write_text("old")
+    os.chmod(tmp_path / "d" / shut, 0o555)
+    before = picture(tmp_path)
+    p = plainly(cli, "cp", "hello:/tmp/d", tmp_path)
+    assert p.returncode == 1 and b"'a' in its place: Permission denied" in p.stderr, p
+    assert picture(tmp_path) == before
+    os.chmod(tmp_path / "d" / shut, 0o755)
+    well(plainly(cli, "cp", "hello:/tmp/d", tmp_path))
+    assert (tmp_path / "d/ro/more/a").read_text() == (tmp_path / "d/z").read_text() == "new"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts")
+def test_nothing_onto_another_file_system(fake, cli, tmp_path):
+    serve_tree(fake, tar_of([member("a", b"new"), directory("m", 0o755), member("m/a", b"new")]))
+    (tmp_path / "d/m").mkdir(parents=True)
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", tmp_path / "d/m"], check=True)
+    try:
+        p = cli("cp", "hello:/tmp/d", tmp_path)
+        assert p.returncode == 1 and b"in 'm': put 'a'" in p.stderr, p
+        assert os.listdir(tmp_path / "d") == ["m"] and os.listdir(tmp_path / "d/m") == []
+    finally:
+        subprocess.run(["umount", tmp_path / "d/m"], check=True)
+    nothing_more(tmp_path)
+
+
 # --- what a hostile sandbox could say ------------------------------------------------------------
-
-def member(name, data=b"", **fields):
-    m = tarfile.TarInfo(name)
-    m.size = len(data)
-    for key, value in fields.items():
-        setattr(m, key, value)
-    return m, data
-
-
-def link(name, target, kind=tarfile.SYMTYPE):
-    return member(name, type=kind, linkname=target)
-
-
-def tar_of(members):
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as tar:
-        for m, data in members:
-            tar.addfile(m, io.BytesIO(data))
-    return out.getvalue()
-
 
 HOSTILE = {
     "above": [member("../victim/x", b"x")],
@@ -258,6 +347,11 @@ HOSTILE = {
                               member("h", b"x")],
     "the directory itself": [link(".", "../victim"), member("./x", b"x")],
     "the parent itself": [member("..", type=tarfile.DIRTYPE, mode=0o777)],
+    "a link in the place of a directory": [member("d/f", b"x"), link("d", "{victim}"), member("d/x", b"x")],
+    "a link in the place of an empty one": [member("d", type=tarfile.DIRTYPE), link("d", "{victim}"),
+                                            member("d/x", b"x")],
+    "a file in the place of a directory": [member("d/f", b"x"), member("d", b"x")],
+    "a directory in the place of a file": [member("d", b"x"), member("d", type=tarfile.DIRTYPE)],
     "a device": [member("null", type=tarfile.CHRTYPE, devmajor=1, devminor=3)],
 }
 
@@ -301,12 +395,38 @@ def test_no_more_rights_than_ours(fake, cli, tmp_path):
         assert (stat.S_IMODE(st.st_mode), st.st_uid, st.st_gid) == (mode, os.getuid(), os.getgid())
 
 
+def test_words_of_a_sandbox_are_text(fake, cli, tmp_path):
+    tar = tar_of([member("\x1b[31m" + "é" * 600, type=tarfile.CHRTYPE), member("a\x1b[31m/../x", b"x")])
+    fake.route("GET", FILES + "/stat/tmp/d", lambda r: answer(DIR))
+    fake.route("GET", FILES + "/download/tmp/d", lambda r: (200, {}, tar))
+    p = cli("cp", "hello:/tmp/d", tmp_path / "new")
+    assert p.returncode == 1 and b"left out" in p.stderr and b".." in p.stderr and b"\x1b" not in p.stderr
+    p.stderr.decode()
+    nothing_more(tmp_path)
+
+
+def test_what_is_deep_is_removed_too(fake, cli, tmp_path):
+    """Deeper than a path may be, or a process may have files open."""
+    tar = tar_of([member("/".join(["1" * 200] * 400 + ["d"] * 4000 + ["f"]), b"x"), member("../x", b"x")])
+    fake.route("GET", FILES + "/stat/tmp/d", lambda r: answer(DIR))
+    fake.route("GET", FILES + "/download/tmp/d", lambda r: (200, {}, tar))
+    p = cli("cp", "hello:/tmp/d", tmp_path / "new")
+    assert p.returncode == 1 and b".." in p.stderr, p
+    nothing_more(tmp_path)
+
+
 WHOLE = tar_of([member("a", b"x" * 5000), member("b/c", b"y" * 5000), member("z", b"z" * 50000)])
 
 
+LONG = tar_of([member("zeros", bytes(5120)), member("n" * 200, b"x")])
+
+
 @pytest.mark.parametrize("body", [
-    WHOLE[:3000], WHOLE[:-20000], b"no tar at all" * 1000, [WHOLE[:20000], None],
-    WHOLE[:5632] + b"\xff" * 512 + WHOLE[6144:]], ids=["short", "cut", "else", "broken", "damaged"])
+    WHOLE[:3000], WHOLE[:-20000], b"no tar at all" * 1000, [WHOLE[:20000], None], b"",
+    WHOLE[:5632] + b"\xff" * 512 + WHOLE[6144:],
+    # between two entries, behind one of zeros, behind the longer name of one
+    WHOLE[:5632], WHOLE[:11264], LONG[:5632], LONG[:6656]],
+    ids=["short", "cut", "else", "broken", "nothing", "damaged", "two", "one", "zeros", "name"])
 def test_a_broken_archive_leaves_nothing(fake, cli, tmp_path, body):
     fake.route("GET", FILES + "/stat/tmp/d", lambda r: answer(DIR))
     fake.route("GET", FILES + "/download/tmp/d", lambda r: (200, {"Connection": "close"}, body))
@@ -330,6 +450,9 @@ def test_a_refusal_is_told(fake, cli, tmp_path):
     (tmp_path / "d/big").write_bytes(os.urandom(4 * MIB))
     p = cli("cp", tmp_path / "d", "hello:/tmp/d")
     assert p.returncode == 1 and b"the pool is full" in p.stderr, p
+    fake.route("POST", FILES + "/content/upload/tmp/d/d", lambda r: (201, {}, [b"{", None]))
+    p = cli("cp", tmp_path / "d", "hello:/tmp/d")
+    assert p.returncode == 1 and b"lost" in p.stderr, p
     nothing_more(tmp_path)
 
 
