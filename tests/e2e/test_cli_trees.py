@@ -411,8 +411,9 @@ def test_what_is_deep_is_removed_too(fake, cli, tmp_path):
     fake.route("GET", FILES + "/stat/tmp/d", lambda r: answer(DIR))
     fake.route("GET", FILES + "/download/tmp/d", lambda r: (200, {}, tar))
     p = cli("cp", "hello:/tmp/d", tmp_path / "new")
-    assert p.returncode == 1 and b".." in p.stderr, p
-    nothing_more(tmp_path)
+    left = list(tmp_path.glob("*skerry-*"))
+    subprocess.run(["rm", "-rf", *left], check=True)  # too deep for what clears up behind tests
+    assert p.returncode == 1 and b".." in p.stderr and not left, p
 
 
 WHOLE = tar_of([member("a", b"x" * 5000), member("b/c", b"y" * 5000), member("z", b"z" * 50000)])
