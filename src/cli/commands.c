@@ -352,16 +352,15 @@ const struct command commands[] = {
 	  .options = cp_options,
 	  .run = cmd_cp,
 	  .summary = "copy files and directories into a sandbox or out of it",
-	  .details =
-		  "One of the two is SANDBOX:/path, the other a file or directory here; - is "
-		  "standard "
-		  "input or output.\n"
-		  "A name that is a directory gets the copy below it. A copy takes its name when "
-		  "it is whole;\n"
-		  "one that breaks off leaves nothing. Directories that are there are merged with "
-		  "what "
-		  "comes; as -\n"
-		  "a directory is a tar. Links are copied as links and never followed.",
+	  .details = "One of the two is SANDBOX:/path, the other a file or directory here; - is "
+		     "standard\n"
+		     "input or output. A name that is a directory gets the copy below it; DIR/. "
+		     "stands for\n"
+		     "what is in DIR. What comes out of a sandbox takes its name when it is whole: "
+		     "a copy\n"
+		     "that breaks off leaves nothing here. Directories that are there are merged "
+		     "with what\n"
+		     "comes; as - a directory is a tar. Links in a directory are copied as links.",
 	  .examples = "in\tskerry cp notes.txt hello:/workspace/\n"
 		      "out\tskerry cp hello:/var/log/dpkg.log .\n"
 		      "a directory\tskerry cp src hello:/workspace/\n"

@@ -10,6 +10,8 @@
 #include "cli.h"
 #include "remote.h"
 
+enum { COPY_PATHS = 8192 };
+
 struct copy {
 	struct cli *c;
 	struct remote remote;
@@ -17,6 +19,8 @@ struct copy {
 	const char *user;  /* whose uploads are, or NULL */
 	bool quiet;
 	json_t *item; /* of the remote side, or NULL where nothing is there */
+	char here[COPY_PATHS],
+		there[COPY_PATHS]; /* where the two point to, once they are settled */
 };
 
 /* cp_file.c */

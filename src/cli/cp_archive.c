@@ -100,13 +100,16 @@ static void pack_one(struct archive *disk, struct archive *tar, struct archive_e
 		pack_content(disk, tar, name, word);
 }
 
-/* Owners are whoever the sandbox gives it to. */
+/* Owners are whoever the sandbox gives it to; of the times only that of the content travels. */
 static void strip(struct archive_entry *entry)
 {
 	archive_entry_set_uid(entry, 0);
 	archive_entry_set_gid(entry, 0);
 	archive_entry_copy_uname(entry, NULL);
 	archive_entry_copy_gname(entry, NULL);
+	archive_entry_unset_atime(entry);
+	archive_entry_unset_ctime(entry);
+	archive_entry_unset_birthtime(entry);
 }
 
 _Noreturn void archive_pack(const char *directory, int out, int word)
@@ -122,9 +125,9 @@ _Noreturn void archive_pack(const char *directory, int out, int word)
 	archive_read_disk_set_symlink_physical(disk);
 	archive_read_disk_set_behavior(disk, ARCHIVE_READDISK_NO_ACL | ARCHIVE_READDISK_NO_XATTR |
 						     ARCHIVE_READDISK_NO_FFLAGS);
-	archive_write_set_format_pax_restricted(tar);
+	archive_write_set_format_pax(tar); /* times to the nanosecond */
 	archive_write_set_bytes_per_block(tar, BLOCK);
-	archive_entry_linkresolver_set_strategy(links, ARCHIVE_FORMAT_TAR_PAX_RESTRICTED);
+	archive_entry_linkresolver_set_strategy(links, ARCHIVE_FORMAT_TAR_PAX_INTERCHANGE);
 	if (archive_write_open_fd(tar, out) != ARCHIVE_OK)
 		give_up(word, "pack", archive_error_string(tar));
 	if (archive_read_disk_open(disk, ".") != ARCHIVE_OK)

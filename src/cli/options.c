@@ -77,6 +77,7 @@ const struct opt ls_options[] = {
 };
 
 const struct opt cp_options[] = {
+	{ "recursive", 'r', NULL, "nothing more: directories are always copied whole" },
 	{ "user", 'u', "USER", "whose the copy in the sandbox is; default: the image's user" },
 	{ "quiet", 'q', NULL, "no progress" },
 	{ 0 },

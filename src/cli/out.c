@@ -287,10 +287,17 @@ static void error_line(const char *before, const char *text)
 /* The texts of errors are cut at a byte count, perhaps inside a character. */
 static void mend_end(char *text)
 {
-	size_t len = strlen(text);
+	size_t len = strlen(text), rest = 0, want;
+	unsigned char first;
 
-	for (int i = 0; i < 4 && len && !utf8_valid(text, strlen(text)); i++)
-		text[--len] = '\0';
+	while (rest < 3 && rest < len && ((unsigned char)text[len - 1 - rest] & 0xc0) == 0x80)
+		rest++;
+	if (rest == len)
+		return;
+	first = (unsigned char)text[len - 1 - rest];
+	want = first >= 0xf8 ? 0 : first >= 0xf0 ? 3 : first >= 0xe0 ? 2 : first >= 0xc0 ? 1 : 0;
+	if (want > rest)
+		text[len - 1 - rest] = '\0';
 }
 
 void out_error(bool json, const struct err *e)

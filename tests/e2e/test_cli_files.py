@@ -100,7 +100,7 @@ def test_what_is_there_keeps_its_mode(real, work, tmp_path):
 def test_refusals(real, work, tmp_path):
     (tmp_path / "file").write_bytes(b"x")
     for words, code, text in [
-            (("a", "b"), 2, "SANDBOX"), ((work, work), 2, "SANDBOX"),
+            (("a", "b"), 2, "SANDBOX"), ((work, work), 2, "a file here"),
             ((work + "/no", "x"), 1, "/tmp/work/no"), ((tmp_path / "no", work), 1, "No such file"),
             ((tmp_path / "file", "no-such-box:/tmp/x"), 1, "no-such-box"),
             ((tmp_path / "file", work + "/f", "--user", "nobody-at-all"), 1, "nobody-at-all"),
@@ -108,6 +108,16 @@ def test_refusals(real, work, tmp_path):
         p = real("cp", *words)
         assert p.returncode == code and text in p.stderr.decode(), (words, p)
     assert sorted(os.listdir(tmp_path)) == ["file"]
+    name = work.split(":")[0]
+    for words, text in (((tmp_path / "file", name + ":relative"), f"{name}:/relative"),
+                        ((work, work + "/x"), "from a sandbox")):
+        p = real("cp", *words)
+        assert p.returncode == 2 and text in p.stderr.decode(), p
+    # the whole message, whatever bytes are in it
+    p = real("ls", os.fsencode(work) + b"/b\xffd")
+    assert p.stderr.rstrip().endswith(f"in sandbox '{name}'".encode()), p
+    p = real("cp", work + "/no", tmp_path / "x", "--format", "json")
+    assert json.loads(p.stderr)["error"]["code"] == "file_not_found", p
     p = real("ls", work + "/no")
     assert p.returncode == 1 and b"/tmp/work/no" in p.stderr
     for words in (("-l",), (work, "--tag", "x"), (work, "-q")):

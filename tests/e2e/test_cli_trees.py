@@ -128,8 +128,35 @@ def test_a_tree_of_the_caller(instance, box, real, work, tree):
     os.symlink(tree, tree.parent / "by-link")
     well(real("cp", tree.parent / "by-link", work + "/u"))
     assert execute(instance, box, "cat /tmp/work/u/a/file")["stdout"] == "text\n"
-    well(real("cp", f"{tree}/.", work + "/v"))
+    well(real("cp", "-r", f"{tree}/.", work + "/v"))
     assert execute(instance, box, "cat /tmp/work/v/a/file")["stdout"] == "text\n"
+
+
+def test_what_is_in_a_directory(instance, box, real, work, tmp_path):
+    (tmp_path / "d/sub").mkdir(parents=True)
+    (tmp_path / "d/file").write_text("new\n")
+    execute(instance, box, "mkdir /tmp/work/there; echo old > /tmp/work/there/kept")
+    well(real("cp", f"{tmp_path}/d/.", work + "/there"))
+    well(real("cp", f"{tmp_path}/d/", work + "/new/"))
+    shown = execute(instance, box, "cd /tmp/work; ls there new; cat there/file")["stdout"]
+    assert shown == "new:\nfile\nsub\n\nthere:\nfile\nkept\nsub\nnew\n"
+    (tmp_path / "here").mkdir()
+    well(real("cp", work + "/there/.", tmp_path / "here"))
+    well(real("cp", work + "/there/.", tmp_path / "fresh"))
+    for name in ("here", "fresh"):
+        assert sorted(os.listdir(tmp_path / name)) == ["file", "kept", "sub"]
+    p = real("cp", work + "/there/file/.", tmp_path / "here")
+    assert p.returncode == 1 and b"no directory" in p.stderr
+
+
+def test_times(instance, box, real, work, tmp_path):
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d/file").touch()
+    os.utime(tmp_path / "d/file", ns=(1, 1_234_567_890_123_456_789))
+    well(real("cp", tmp_path / "d", work))
+    assert execute(instance, box, "stat -c %.9Y /tmp/work/d/file")["stdout"] == "1234567890.123456789\n"
+    well(real("cp", work + "/d", tmp_path / "back"))
+    assert (tmp_path / "back/file").stat().st_mtime_ns == 1_234_567_890_123_456_789
 
 
 def test_as_a_tar(instance, box, real, work, tree):
@@ -177,7 +204,7 @@ def test_what_cannot_be_read(instance, box, real, work, tmp_path):
     assert p.returncode in (0, 1)
     (tmp_path / "d").mkdir()
     for target, text in (("no-such-box:/tmp/x", b"no-such-box"), (work + "/no/such/../x", b".."),
-                         ("x:relative", b"SANDBOX")):
+                         ("x:relative", b"x:/relative")):
         p = real("cp", tmp_path / "d", target)
         assert p.returncode and text in p.stderr, p
     execute(instance, box, "echo > /tmp/work/file")
