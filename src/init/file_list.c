@@ -206,8 +206,9 @@ static int descend(struct list *l, int *dir, const char *name, size_t len, const
 	_cleanup_close_ int fd = file_openat(*dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0,
 					     RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
 
-	if (is_gone(fd))
-		return 0; /* meanwhile, or another thing by now */
+	/* meanwhile, or another thing by now; or one that not even root may look into */
+	if (is_gone(fd) || fd == -EACCES)
+		return 0;
 	if (fd < 0)
 		return file_err(e, fd, "open", l->path);
 	if (depth > DIRS_MOST)
@@ -304,6 +305,8 @@ static int list_dir(struct list *l, int *dir, size_t len, const char *cursor, un
 			r = names_read(l, &names, *dir, first, after);
 		if (r == -ENOMEM)
 			err_set(e, ENOMEM, "out of memory");
+		else if (r == -EACCES && depth)
+			r = 0;
 		else if (r < 0)
 			r = file_err(e, is_gone(r) ? -ENOENT : r, "read", l->path);
 		else

@@ -119,18 +119,20 @@ int file_set(struct file_job *j, struct err *e)
 		return file_err(e, errno, "set the owner of", f->path);
 	if (f->flags & FILE_HAS_MODE)
 		r = set_mode(object, f, e);
-	return r < 0 ? r : file_stat(j, e);
+	return r < 0 ? r : file_put_object(j, object, "", f->path, e);
 }
 
 int file_move(struct file_job *j, struct err *e)
 {
 	const struct agent_file *f = &j->req;
 	unsigned flags = f->flags & FILE_OVERWRITE ? 0 : RENAME_NOREPLACE;
-	char from[FILE_NAME_MAX + 1], to[FILE_NAME_MAX + 1];
+	char parent[FILE_PATH_MAX + 1], from[FILE_NAME_MAX + 1], to[FILE_NAME_MAX + 1];
 	_cleanup_close_ int from_dir = -1, to_dir = -1;
 	char quoted[2][FILE_QUOTED_SIZE];
 	int code;
 
+	if (file_split(f->path, parent, from) == -EINVAL)
+		return file_err(e, EBUSY, "move", f->path);
 	from_dir = file_parent(f->path, from, e);
 	if (from_dir < 0)
 		return from_dir;

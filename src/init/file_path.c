@@ -15,7 +15,7 @@
 #include "init/file_names.h"
 #include "init/file_proc.h"
 
-enum { OPEN_TRIES = 8, LINKS_MOST = 40 };
+enum { OPEN_TRIES = 8, ENTRY_TRIES = 8, LINKS_MOST = 40 };
 
 int file_openat(int dir, const char *path, int flags, mode_t mode, unsigned resolve)
 {
@@ -296,15 +296,38 @@ static void follow(int dir, const char *name, struct agent_entry *ret)
 	ret->size = (uint64_t)st.st_size;
 }
 
+/* Where a link leads, "" where that is not ours to know. -EINVAL: it is no link any more. */
+static int read_target(int dir, const char *name, char target[FILE_PATH_MAX + 1])
+{
+	ssize_t n;
+
+	target[0] = '\0';
+	/* where our own program and descriptors are is nobody's business */
+	if (file_proc_is_own(dir))
+		return 0;
+	n = readlinkat(dir, name, target, FILE_PATH_MAX);
+	if (n < 0)
+		return errno == ENOENT || errno == EINVAL ? -errno : 0;
+	target[n] = '\0';
+	return 0;
+}
+
 int file_entry(int dir, const char *name, const char *path, struct agent_entry *ret)
 {
 	static char target[FILE_PATH_MAX + 1];
 	struct stat st;
-	ssize_t n;
+	int r;
 
-	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) < 0)
-		return -errno;
-	target[0] = '\0';
+	for (int i = 0; i < ENTRY_TRIES; i++) {
+		target[0] = '\0';
+		if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) < 0)
+			return -errno;
+		r = S_ISLNK(st.st_mode) ? read_target(dir, name, target) : 0;
+		if (r != -EINVAL)
+			break;
+	}
+	if (r < 0)
+		return r == -EINVAL ? -EBUSY : r; /* other things by turns */
 	*ret = (struct agent_entry){
 		.kind = kind_of(st.st_mode),
 		.leads_to = kind_of(st.st_mode),
@@ -318,12 +341,11 @@ int file_entry(int dir, const char *name, const char *path, struct agent_entry *
 		.group = file_group_name(st.st_gid),
 		.target = target,
 	};
-	if (!S_ISLNK(st.st_mode))
-		return 0;
-	n = readlinkat(dir, name, target, sizeof(target) - 1);
-	if (n < 0)
-		return -errno;
-	target[n] = '\0';
-	follow(dir, name, ret);
+	if (*target) {
+		follow(dir, name, ret);
+	} else if (ret->kind == ENTRY_LINK) {
+		ret->leads_to = ENTRY_FILE;
+		ret->size = 0;
+	}
 	return 0;
 }

@@ -48,6 +48,25 @@ static bool same_as(int dir, const char *name, const struct stat *st)
 	       found.st_dev == st->st_dev && found.st_ino == st->st_ino;
 }
 
+bool file_proc_is_own(int dir)
+{
+	_cleanup_close_ int at = -1;
+
+	if (!file_is_proc(dir))
+		return false;
+	at = file_openat(dir, ".", O_PATH | O_DIRECTORY, 0, 0);
+	while (at >= 0 && file_is_proc(at)) {
+		int up;
+
+		if (is_own(at))
+			return true;
+		up = file_openat(at, "..", O_PATH | O_DIRECTORY, 0, RESOLVE_NO_XDEV);
+		close(at);
+		at = up;
+	}
+	return false;
+}
+
 /* The file `leaf` in `dir`: upwards, as far as procfs goes. */
 static int may_read_in(int dir, const char *leaf)
 {

@@ -12,6 +12,9 @@
 /* `fd` may be an O_PATH one. */
 bool file_is_proc(int fd);
 
+/* `dir` lies in this process's own directory, whose links tell of the host. */
+bool file_proc_is_own(int dir);
+
 /* 0 where `fd`, opened as `path` below `dir`, may be read: all outside of procfs. -EPERM, or -EAGAIN
  * when the path leads elsewhere by now. */
 int file_proc_may_read(int fd, int dir, const char *path, const struct stat *st);

@@ -118,7 +118,7 @@ struct agent_entry {
 	const char *path;  /* list: relative to the listed directory; else absolute */
 	const char *owner; /* the user's name, "" where it has none */
 	const char *group;
-	const char *target; /* link: what it holds; else "" */
+	const char *target; /* link: what it holds, "" where that is not to be known; else "" */
 };
 
 struct agent_match {

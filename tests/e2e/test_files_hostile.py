@@ -312,3 +312,12 @@ def test_a_file_system_that_hangs(instance, new_sandbox):
     stuck.join(150)
     assert not stuck.is_alive()
     idle(instance, sandbox)
+
+
+def test_what_not_even_root_sees(instance, box, files):
+    """It is listed, and not entered; where a link leads that may not be read is not told."""
+    assert files.list("/proc/1/fd", want=403)
+    listed = files.list("/proc/1", "?recursive=true")["contents"]
+    names = {n["name"]: n for n in listed}
+    assert "fd" in names and names["exe"]["kind"] == "LINK" and not names["exe"].get("target")
+    assert "skerry-init" not in str(files.call("GET", "/stat/proc/self/exe").json)

@@ -139,7 +139,8 @@ class Objects(Files):
                                                           owner=owner).one())
             self.assertEqual((e.reason, e.field), ("user_not_found", "owner"))
         os.symlink(b"file", self.path("link"))
-        f.Call(self.a, f.SET, self.path("link"), mode=0o600).one()
+        got = f.Call(self.a, f.SET, self.path("link"), mode=0o600).one()
+        self.assertEqual((got.kind, got.mode), ("file", 0o600))
         self.assertEqual(f.stat(self.a, self.path("file")).mode, 0o600)
         os.mkfifo(self.path("fifo"))
         f.Call(self.a, f.SET, self.path("fifo"), mode=0o640).one()
@@ -150,6 +151,7 @@ class Objects(Files):
         f.write(self.a, self.path("b/file"), b"b")
         move = lambda frm, to, flags=0: f.Call(  # noqa: E731
             self.a, f.MOVE, self.path(frm), flags, to=self.path(to)).one()
+        self.refused(errno.EBUSY, lambda: f.Call(self.a, f.MOVE, "/", to=self.path("x")).one())
         self.refused(errno.EEXIST, move, "a/file", "b/file")
         self.refused(errno.ENOENT, move, "a/file", "c/file")
         self.refused(errno.EINVAL, move, "a", "a/below", f.OVERWRITE)

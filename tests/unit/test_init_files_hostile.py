@@ -113,6 +113,13 @@ class Proc(Files):
                 self.assertEqual(e.code, errno.ENOENT)
         self.fail("never met")
 
+    def test_nor_where_its_links_lead(self):
+        for path in ("/proc/self/exe", "/proc/self/root", "/proc/thread-self/cwd", "/proc/self/fd/0",
+                     "/proc/self/ns/mnt"):
+            self.assertEqual(f.stat(self.a, path).target, b"", path)
+        listed = f.ls(self.a, "/proc/self/fd") + f.ls(self.a, "/proc/self")
+        self.assertEqual({n.target for n in listed}, {b""})
+
     def test_nor_where_it_is_mounted(self):
         open(self.path("over"), "w").close()
         script = f"sleep 100 & mount --bind /proc/$!/maps {self.path('over').decode()}"

@@ -168,7 +168,7 @@ json_t *view_file(const struct sandbox_row *sandbox, const char *path, const str
 	put_date(&o, "mtime", n->mtime_ns / (int64_t)NS_PER_MS);
 	put_owner(&o, "owner", n->owner, n->uid);
 	put_owner(&o, "group", n->group, n->gid);
-	if (n->kind == ENTRY_LINK)
+	if (*n->target)
 		put_bytes(&o, "target", n->target, strlen(n->target));
 	return o;
 }
