@@ -3,9 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/syscall.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -17,19 +15,17 @@
 #include "init/file_path.h"
 #include "init/file_proc.h"
 
-enum { NAME_TRIES = 16, XATTRS_SIZE = 64 * 1024 };
+enum { XATTRS_SIZE = 64 * 1024 };
 
 void target_init(struct target *t)
 {
-	*t = (struct target){ .dir = -1, .fd = -1 };
+	*t = (struct target){ .dir = -1 };
+	nameless_init(&t->file);
 }
 
 void target_release(struct target *t)
 {
-	if (t->temporary[0])
-		(void)unlinkat(t->dir, t->temporary, 0);
-	t->temporary[0] = '\0';
-	close_p(&t->fd);
+	nameless_release(&t->file);
 	close_p(&t->dir);
 }
 
@@ -103,31 +99,8 @@ static void copy_xattrs(const struct target *t)
 			continue;
 		len = fgetxattr(old, name, value, sizeof(value));
 		if (len >= 0)
-			(void)fsetxattr(t->fd, name, value, (size_t)len, 0);
+			(void)fsetxattr(t->file.fd, name, value, (size_t)len, 0);
 	}
-}
-
-static void make_name(struct target *t)
-{
-	uint64_t random = 0;
-
-	(void)!getrandom(&random, sizeof(random), 0);
-	snprintf(t->temporary, sizeof(t->temporary), ".skerry-%016llx.tmp",
-		 (unsigned long long)random);
-}
-
-static int open_named(struct target *t)
-{
-	int fd = -EEXIST;
-
-	for (int i = 0; i < NAME_TRIES && fd == -EEXIST; i++) {
-		make_name(t);
-		fd = file_openat(t->dir, t->temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW,
-				 0600, 0);
-	}
-	if (fd < 0)
-		t->temporary[0] = '\0';
-	return fd;
 }
 
 /* What was found may be another thing by now: a FIFO, or a link. */
@@ -143,61 +116,13 @@ static int open_itself(struct target *t)
 
 int target_open(struct target *t, const char *path, struct err *e)
 {
-	if (t->in_place) {
-		t->fd = open_itself(t);
-	} else {
-		t->fd = file_openat(t->dir, ".", O_WRONLY | O_TMPFILE, 0600, 0);
-		if (t->fd == -EOPNOTSUPP || t->fd == -EISDIR || t->fd == -ENOENT ||
-		    t->fd == -EINVAL)
-			t->fd = open_named(t);
-	}
-	return t->fd < 0 ? file_err(e, t->fd, "write", path) : 0;
-}
-
-/* By the descriptor; older kernels allow that only by way of /proc, which is the sandbox's own: what
- * it gave is looked at. */
-static int link_as(const struct target *t, const char *name)
-{
-	struct stat mine, made;
-	char proc[32];
-
-	if (linkat(t->fd, "", t->dir, name, AT_EMPTY_PATH) == 0)
-		return 0;
-	if (errno != ENOENT && errno != EPERM)
-		return -errno;
-	snprintf(proc, sizeof(proc), "/proc/self/fd/%d", t->fd);
-	if (linkat(AT_FDCWD, proc, t->dir, name, AT_SYMLINK_FOLLOW) < 0)
-		return -errno;
-	if (fstat(t->fd, &mine) < 0 || fstatat(t->dir, name, &made, AT_SYMLINK_NOFOLLOW) < 0)
-		return -errno;
-	if (mine.st_dev == made.st_dev && mine.st_ino == made.st_ino)
-		return 0;
-	(void)unlinkat(t->dir, name, 0);
-	return -EIO;
-}
-
-/* Under its name, in the place of what has it now. */
-static int give_name(struct target *t)
-{
 	int r = 0;
 
-	if (!t->temporary[0]) {
-		r = t->exists ? -EEXIST : link_as(t, t->leaf);
-		if (r != -EEXIST)
-			return r;
-		for (int i = 0; i < NAME_TRIES && r == -EEXIST; i++) {
-			make_name(t);
-			r = link_as(t, t->temporary);
-		}
-		if (r < 0) {
-			t->temporary[0] = '\0';
-			return r;
-		}
-	}
-	if (renameat(t->dir, t->temporary, t->dir, t->leaf) < 0)
-		return -errno;
-	t->temporary[0] = '\0';
-	return 0;
+	if (!t->in_place)
+		r = nameless_open(&t->file, t->dir);
+	else
+		r = t->file.fd = open_itself(t);
+	return r < 0 ? file_err(e, r, "write", path) : 0;
 }
 
 static int sync_dir(const struct target *t)
@@ -219,7 +144,7 @@ static int dress(const struct target *t, uid_t uid, gid_t gid, mode_t mode)
 		gid = t->was.st_gid;
 		mode = t->was.st_mode & 07777;
 	}
-	return fchown(t->fd, uid, gid) < 0 || fchmod(t->fd, mode) < 0 ? -errno : 0;
+	return fchown(t->file.fd, uid, gid) < 0 || fchmod(t->file.fd, mode) < 0 ? -errno : 0;
 }
 
 int target_finish(struct target *t, const char *path, uid_t uid, gid_t gid, mode_t mode,
@@ -229,12 +154,12 @@ int target_finish(struct target *t, const char *path, uid_t uid, gid_t gid, mode
 
 	if (!t->in_place)
 		r = dress(t, uid, gid, mode);
-	else if (ftruncate(t->fd, (off_t)size) < 0)
+	else if (ftruncate(t->file.fd, (off_t)size) < 0)
 		r = -errno;
-	if (!r && fsync(t->fd) < 0)
+	if (!r && fsync(t->file.fd) < 0)
 		r = -errno;
 	if (!r && !t->in_place)
-		r = give_name(t);
+		r = nameless_link(&t->file, t->leaf, t->exists);
 	if (!r && !t->in_place)
 		r = sync_dir(t);
 	return r < 0 ? file_err(e, r, "write", path) : 0;

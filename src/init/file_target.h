@@ -2,9 +2,6 @@
 /*
  * Where an upload goes: a new file beside the one it replaces, which takes its place at the end, or
  * the file itself where it cannot be replaced (a mount point, a file with several names).
- *
- * What is written has no name until it is complete, where the file system can do that; else one of
- * its own, which target_release removes.
  */
 #include <stdbool.h>
 #include <sys/stat.h>
@@ -12,13 +9,14 @@
 #include "base/err.h"
 #include "wire/files.h"
 
+#include "init/file_nameless.h"
+
 struct target {
 	int dir;                      /* O_PATH of the directory it stands in */
 	char leaf[FILE_NAME_MAX + 1]; /* there, links followed */
 	bool exists, in_place;
-	struct stat was;                   /* exists: what stands there */
-	int fd;                            /* written to */
-	char temporary[FILE_NAME_MAX + 1]; /* its name until it is complete, or "" */
+	struct stat was;      /* exists: what stands there */
+	struct nameless file; /* written to */
 };
 
 void target_init(struct target *t);

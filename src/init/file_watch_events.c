@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/str.h"
 
+#include "init/file_nameless.h"
 #include "init/file_watch_priv.h"
 
 struct event {
@@ -41,7 +42,9 @@ static void went(struct watch *w, struct watch_move *m)
 	const char *path = d ? watch_path(w, d, m->name, text) : NULL;
 
 	/* by what is above it now; with that gone, it is gone too */
-	if (path)
+	if (m->unseen)
+		; /* it was told to nobody */
+	else if (path)
 		watch_tell(w, CHANGE_DELETED, m->dir, path, "");
 	else if (d)
 		w->blind = true;
@@ -134,6 +137,13 @@ static int take_along(struct watch *w, const struct watch_move *m, struct watch_
 	return 0;
 }
 
+static int on_modified(struct watch *w, struct watch_dir *d, const struct event *v)
+{
+	if (watch_names_add(&w->modified, d->wd, v->name))
+		tell(w, CHANGE_MODIFIED, d, v);
+	return 0;
+}
+
 static int on_to(struct watch *w, struct watch_dir *d, const struct event *v)
 {
 	char text[FILE_PATH_MAX + 1], from_text[FILE_PATH_MAX + 1];
@@ -144,6 +154,10 @@ static int on_to(struct watch *w, struct watch_dir *d, const struct event *v)
 
 	settle(w, d->wd, v->name);
 	m = first_half(w, v->about.cookie);
+	if (m && m->unseen) { /* it took the place of one that was there */
+		drop_move(w, m);
+		return on_modified(w, d, v);
+	}
 	left = m ? watch_tree_by_wd(&w->tree, m->wd) : NULL;
 	from = left ? watch_path(w, left, m->name, from_text) : NULL;
 	watch_names_drop(&w->modified, d->wd, v->name);
@@ -171,15 +185,11 @@ static int on_create(struct watch *w, struct watch_dir *d, const struct event *v
 	return come(w, d, v);
 }
 
-static int on_modified(struct watch *w, struct watch_dir *d, const struct event *v)
-{
-	if (watch_names_add(&w->modified, d->wd, v->name))
-		tell(w, CHANGE_MODIFIED, d, v);
-	return 0;
-}
-
 static int on_attributes(struct watch *w, struct watch_dir *d, const struct event *v)
 {
+	/* a file without a name has one of the kernel's in events */
+	if (nameless_is_kernels(v->name) && !watch_is_there(w, d, v->name))
+		return 0;
 	tell(w, CHANGE_ATTRIBUTES, d, v);
 	return 0;
 }
@@ -202,6 +212,16 @@ static const struct {
 	{ IN_ATTRIB, on_attributes }, { IN_DELETE, on_delete },   { IN_MOVED_FROM, on_from },
 	{ IN_MOVED_TO, on_to },
 };
+
+/* Of a file that has not got its name yet. */
+static int on_temporary(struct watch *w, struct watch_dir *d, const struct event *v)
+{
+	if (!(v->about.mask & IN_MOVED_FROM))
+		return 0;
+	on_from(w, d, v);
+	w->move[w->moves - 1].unseen = true;
+	return 0;
+}
 
 /* What is watched as its directory sees it: all of a file's changes, of a directory its own. */
 static void on_above(struct watch *w, const struct event *v)
@@ -258,6 +278,8 @@ static int on_event(struct watch *w, const struct event *v)
 		on_self(w, d, v);
 		return 0;
 	}
+	if (nameless_is_temporary(v->name))
+		return on_temporary(w, d, v);
 	for (size_t i = 0; i < sizeof(handlers) / sizeof(handlers[0]); i++) {
 		if (v->about.mask & handlers[i].bit)
 			return handlers[i].on(w, d, v);

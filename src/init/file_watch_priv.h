@@ -36,6 +36,7 @@ struct watch_move {
 	uint32_t cookie;
 	int wd;
 	bool dir;
+	bool unseen; /* a temporary name: nobody was told of it */
 	uint64_t until_ns;
 	char name[FILE_NAME_MAX + 1];
 };
@@ -73,6 +74,7 @@ const char *watch_path(struct watch *w, const struct watch_dir *d, const char *n
 		       char ret[FILE_PATH_MAX + 1]);
 /* The directory `name`, new in `d`, and all in it, which is told as created. 0 or -EPIPE. */
 int watch_cover(struct watch *w, struct watch_dir *d, const char *name);
+bool watch_is_there(struct watch *w, const struct watch_dir *d, const char *name);
 /* `d` is what stands at its place. */
 bool watch_in_place(struct watch *w, const struct watch_dir *d);
 /* The whole tree, told to nobody. 0 or -EPIPE. */

@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/str.h"
 
+#include "init/file_nameless.h"
 #include "init/file_path.h"
 #include "init/file_walk.h"
 #include "init/file_watch_priv.h"
@@ -73,6 +74,14 @@ static int open_dir(const struct watch *w, const struct watch_dir *d)
 			   RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
 }
 
+bool watch_is_there(struct watch *w, const struct watch_dir *d, const char *name)
+{
+	_cleanup_close_ int fd = open_dir(w, d);
+	struct stat st;
+
+	return fd >= 0 && fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
 bool watch_in_place(struct watch *w, const struct watch_dir *d)
 {
 	_cleanup_close_ int fd = open_dir(w, d);
@@ -119,7 +128,7 @@ static void see(struct watch *w, struct watch_dir *d, const char *name, bool dir
 		w->blind = true;
 		return;
 	}
-	if (tell) {
+	if (tell && !nameless_is_temporary(name)) {
 		watch_names_add(&w->found, d->wd, name);
 		watch_tell(w, CHANGE_CREATED, dir, path, "");
 	}

@@ -47,7 +47,7 @@ static int write_target(struct file_job *j, struct target *t, struct err *e)
 	if (r < 0)
 		return r;
 	agent_put_empty(&j->out, AGENT_READY);
-	size = take_all(j, t->fd, e);
+	size = take_all(j, t->file.fd, e);
 	if (size < 0)
 		return (int)size;
 	r = target_finish(t, f->path, j->uid, j->gid, mode, (uint64_t)size, e);

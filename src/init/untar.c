@@ -17,6 +17,7 @@
 #include "base/fd.h"
 #include "base/str.h"
 
+#include "file_nameless.h"
 #include "untar_path.h"
 #include "untar_read.h"
 
@@ -178,30 +179,72 @@ static int copy_content(struct untar *u, int fd, const struct tar_entry *n, stru
 	return (int)len;
 }
 
+static bool is_dir(int dir, const char *leaf)
+{
+	struct stat st;
+
+	return fstatat(dir, leaf, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* What has the name of an entry that is no directory goes; a directory of a client's stays. */
+static int make_way(const struct untar *u, int dir, const char *leaf, struct err *e)
+{
+	if (u->files && is_dir(dir, leaf))
+		return err_set(e, EISDIR, "a directory has its name");
+	return tar_remove(dir, leaf, e);
+}
+
+static int fill(struct untar *u, int fd, const struct tar_entry *n, struct err *e)
+{
+	struct timespec times[2];
+	int f = copy_content(u, fd, n, e);
+
+	if (!f)
+		f = set_meta(u, fd, n, false, e);
+	if (f < 0)
+		return f;
+	times_of(n, times);
+	return futimens(fd, times) < 0 ? failed(e, "set the time") : 0;
+}
+
+/* In a sandbox that lives: whole, or not at all. */
+static int make_whole(struct untar *u, const struct tar_entry *n, int dir, const char *leaf,
+		      struct err *e)
+{
+	struct nameless file;
+	int f;
+
+	if (is_dir(dir, leaf))
+		return err_set(e, EISDIR, "a directory has its name");
+	nameless_init(&file);
+	f = nameless_open(&file, dir);
+	f = f < 0 ? err_set(e, f, "create: %m") : fill(u, file.fd, n, e);
+	if (!f) {
+		f = nameless_link(&file, leaf, false);
+		if (f < 0)
+			err_set(e, f, "give it its name: %m");
+	}
+	nameless_release(&file);
+	return f;
+}
+
 static int make_file(struct untar *u, const struct tar_entry *n, int dir, const char *leaf,
 		     struct err *e)
 {
 	const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW;
-	_cleanup_close_ int fd = open_beneath(dir, leaf, flags, n->mode & 0777);
-	struct timespec times[2];
+	_cleanup_close_ int fd = -1;
 	int f;
 
+	if (u->files)
+		return make_whole(u, n, dir, leaf, e);
+	fd = open_beneath(dir, leaf, flags, n->mode & 0777);
 	if (fd == -EEXIST) {
 		f = tar_remove(dir, leaf, e);
 		if (f < 0)
 			return f;
 		fd = open_beneath(dir, leaf, flags, n->mode & 0777);
 	}
-	if (fd < 0)
-		return err_set(e, fd, "create: %m");
-	f = copy_content(u, fd, n, e);
-	if (f < 0)
-		return f;
-	f = set_meta(u, fd, n, false, e);
-	if (f < 0)
-		return f;
-	times_of(n, times);
-	return futimens(fd, times) < 0 ? failed(e, "set the time") : 0;
+	return fd < 0 ? err_set(e, fd, "create: %m") : fill(u, fd, n, e);
 }
 
 static int remember_time(struct untar *u, const char *path, const struct tar_entry *n,
@@ -230,6 +273,8 @@ static int make_dir(struct untar *u, const struct tar_entry *n, int dir, const c
 		if (fstatat(dir, leaf, &st, AT_SYMLINK_NOFOLLOW) < 0)
 			return failed(e, "look at what is there");
 		old = S_ISDIR(st.st_mode);
+		if (!old && u->files && !S_ISLNK(st.st_mode))
+			return err_set(e, ENOTDIR, "something that is no directory has its name");
 		if (!old) {
 			f = tar_remove(dir, leaf, e);
 			if (f < 0)
@@ -252,7 +297,7 @@ static int make_symlink(struct untar *u, const struct tar_entry *n, int dir, con
 	if (symlinkat(n->link, dir, leaf) < 0) {
 		if (errno != EEXIST)
 			return failed(e, "create");
-		f = tar_remove(dir, leaf, e);
+		f = make_way(u, dir, leaf, e);
 		if (f < 0)
 			return f;
 		if (symlinkat(n->link, dir, leaf) < 0)
@@ -300,7 +345,7 @@ static int make_hardlink(struct untar *u, const struct tar_entry *n, int dir, co
 		return no_link(n->link, e);
 	if (same_object(from, target, dir, leaf))
 		return 0;
-	f = tar_remove(dir, leaf, e);
+	f = make_way(u, dir, leaf, e);
 	if (f < 0)
 		return f;
 	return linkat(from, target, dir, leaf, 0) < 0 ? no_link(n->link, e) : 0;
@@ -316,7 +361,7 @@ static int make_fifo(struct untar *u, const struct tar_entry *n, int dir, const 
 	if (mknodat(dir, leaf, mode, 0) < 0) {
 		if (errno != EEXIST)
 			return failed(e, "create");
-		f = tar_remove(dir, leaf, e);
+		f = make_way(u, dir, leaf, e);
 		if (f < 0)
 			return f;
 		if (mknodat(dir, leaf, mode, 0) < 0)

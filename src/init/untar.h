@@ -36,7 +36,8 @@ struct untar_result {
 int untar_run(int target, int archive, struct untar_result *ret, struct err *e);
 
 /* What a client's archive of files is unpacked with, in a sandbox that lives: names of whiteouts are
- * names like any other, and the target keeps what it is. */
+ * names like any other, and the target keeps what it is. A file gets its name when it is whole; where a
+ * directory meets something else, but a link, it is an error. */
 struct untar_files {
 	ssize_t (*read)(void *ctx, void *data,
 			size_t len); /* as read(2): a negative errno, 0 = end */

@@ -255,6 +255,70 @@ class Archives(Files):
                          0)
 
 
+class Broken(Files):
+    """A file of an archive is there whole or not at all."""
+
+    def refused_at(self, code, data, path="u"):
+        with self.assertRaises(d.Failed) as got:
+            unpack(self.a, self.path(path), data)
+        self.assertEqual(got.exception.code, code, got.exception)
+        return got.exception
+
+    def kept(self):
+        names = os.listdir(self.path("u"))
+        self.assertEqual([n for n in names if n.startswith((b".skerry-", b"#"))], [])
+        return names
+
+    def test_cut(self):
+        data = tar(("first", tarfile.REGTYPE, b"1" * 1000), ("old", tarfile.REGTYPE, b"2" * MIB),
+                   ("late", tarfile.REGTYPE, b"3"))
+        os.mkdir(self.path("u"))
+        f.write(self.a, self.path("u/old"), b"precious", user="nobody")
+        self.refused_at(errno.EBADMSG, data[:300_000])
+        self.assertEqual(sorted(self.kept()), [b"first", b"old"])
+        self.assertEqual(f.read(self.a, self.path("u/old")), b"precious")
+        self.assertEqual(f.stat(self.a, self.path("u/old")).uid, 65534)
+        os.unlink(self.path("u/old"))
+        self.refused_at(errno.EBADMSG, data[:300_000])
+        self.assertEqual(self.kept(), [b"first"])
+        unpack(self.a, self.path("u"), data)
+        self.assertEqual(sorted(self.kept()), [b"first", b"late", b"old"])
+        self.assertEqual(f.stat(self.a, self.path("u/old")).size, MIB)
+
+    def test_killed(self):
+        os.mkdir(self.path("u"))
+        f.write(self.a, self.path("u/old"), b"precious")
+        data = tar(("new", tarfile.REGTYPE, b"1" * 1000), ("old", tarfile.REGTYPE, b"2" * (4 * MIB)))
+        call = f.Call(self.a, f.UNPACK, self.path("u")).ready()
+        call.put(data[:MIB])
+        self.assertTrue(wait_for(lambda: b"new" in os.listdir(self.path("u"))))
+        for pid in [p for p in self.children() if d.read(f"/proc/{p}/comm") == "skerry-files\n"]:
+            os.kill(int(pid), 9)
+        self.assertTrue(wait_for(lambda: self.helpers() == 0))
+        self.assertEqual(sorted(self.kept()), [b"new", b"old"])
+        self.assertEqual(f.read(self.a, self.path("u/old")), b"precious")
+
+    def test_kinds_stay(self):
+        os.makedirs(self.path("u/dir"))
+        f.write(self.a, self.path("u/file"), b"precious")
+        os.symlink(b"dir", self.path("u/link"))
+        for kind, link in ((tarfile.REGTYPE, b""), (tarfile.SYMTYPE, "x"), (tarfile.FIFOTYPE, None),
+                           (tarfile.LNKTYPE, "file")):
+            e = self.refused_at(errno.EISDIR, tar(("dir", kind, link)))
+            self.assertIn("'dir'", e.text)
+        self.refused_at(errno.ENOTDIR, tar(("file", tarfile.DIRTYPE, None)))
+        self.assertEqual(f.read(self.a, self.path("u/file")), b"precious")
+        unpack(self.a, self.path("u"), tar(("link", tarfile.DIRTYPE, None)))
+        self.assertTrue(os.path.isdir(self.path("u/link")) and not os.path.islink(self.path("u/link")))
+        self.assertEqual(os.listdir(self.path("u/dir")), [])
+
+    def test_one_name_twice(self):
+        unpack(self.a, self.path("u"), tar(("a", tarfile.REGTYPE, b"1"), ("b", tarfile.LNKTYPE, "a"),
+                                           ("a", tarfile.REGTYPE, b"2")))
+        self.assertEqual((f.read(self.a, self.path("u/a")), f.read(self.a, self.path("u/b"))),
+                         (b"2", b"1"))
+
+
 class Hostile(Files):
     def refused_archive(self, data, reason="file_failed", code=None):
         with self.assertRaises(d.Failed) as caught:
