@@ -221,7 +221,7 @@ def link_number(name):
 def sandbox_pid(instance, sandbox):
     """PID 1 of a sandbox as the host numbers it."""
     for group in cgroup_dirs(instance):
-        agent = pathlib.Path(group) / "agent/cgroup.procs"
+        agent = pathlib.Path(group) / "init.scope/cgroup.procs"
         if pathlib.Path(group).name == sandbox["id"] and agent.exists():
             for pid in agent.read_text().split():
                 status = pathlib.Path(f"/proc/{pid}/status").read_text()

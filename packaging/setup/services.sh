@@ -5,7 +5,7 @@
 # skerry-setup.
 #
 # Order matters at start only: the API speaks to the keeper, the others serve the API.
-services="keeper api edge dns"
+services="lxcfs keeper api edge dns"
 
 use_systemd()
 {
@@ -46,6 +46,7 @@ service_conf()
 {
 	case "$1" in
 	keeper) echo "$render_dir/keeper.conf" ;;
+	lxcfs) echo /dev/null ;;
 	api) echo "$config" ;;
 	edge) echo "$render_dir/haproxy.cfg" ;;
 	dns) echo "$render_dir/dnsmasq.conf" ;;
@@ -55,6 +56,12 @@ service_conf()
 service_command()
 {
 	case "$1" in
+	lxcfs)
+		# what one that was killed left answers nothing
+		echo "umount -l '$run_dir/lxcfs' 2>/dev/null"
+		echo "mkdir -p '$run_dir/lxcfs'"
+		echo "exec lxcfs -f -l --enable-cfs -p '$run_dir/lxcfs.pid' '$run_dir/lxcfs'"
+		;;
 	keeper)
 		echo "exec '${SKERRY_KEEPER:-$(program skerry-keeper)}' --config '$render_dir/keeper.conf'"
 		;;
@@ -157,7 +164,7 @@ runit_down()
 {
 	pid=$(runsvdir_pid) || pid=
 	# the supervisors end with the services; a keeper gets TERM, its sandboxes nothing
-	for service in dns edge api keeper; do
+	for service in dns edge api keeper lxcfs; do
 		[ -d "$sv_dir/$service" ] || continue
 		if sv status "$sv_dir/$service" >/dev/null 2>&1; then
 			sv -w 30 down "$sv_dir/$service" >/dev/null ||
@@ -165,10 +172,10 @@ runit_down()
 		fi
 	done
 	[ -z "$pid" ] || kill -TERM "$pid" 2>/dev/null || :
-	for service in dns edge api keeper; do
+	for service in dns edge api keeper lxcfs; do
 		[ ! -d "$sv_dir/$service" ] || sv exit "$sv_dir/$service" >/dev/null 2>&1 || :
 	done
-	for service in dns edge api keeper; do
+	for service in dns edge api keeper lxcfs; do
 		[ -d "$sv_dir/$service" ] || continue
 		i=0
 		while sv status "$sv_dir/$service" 2>/dev/null | grep -Eq '^(run|down|finish)'; do
@@ -187,6 +194,7 @@ runit_down()
 unit()
 {
 	case "$1" in
+	lxcfs) echo skerry-lxcfs.service ;;
 	keeper) echo skerry-keeper.service ;;
 	api) echo skerryd.service ;;
 	edge) echo skerry-edge.service ;;
@@ -322,13 +330,14 @@ services_settle()
 services_down()
 {
 	if use_systemd; then
-		for service in dns edge api keeper; do
+		for service in dns edge api keeper lxcfs; do
 			systemctl stop "$(unit "$service")" 2>/dev/null || :
 		done
 		systemctl stop skerry.target 2>/dev/null || :
 	else
 		runit_down
 	fi
+	umount -l "$run_dir/lxcfs" 2>/dev/null || : # what a killed one left
 	for service in $services; do
 		rm -f "$private_dir/$service.sum"
 	done

@@ -229,6 +229,7 @@ static void check_programs(struct findings *f)
 		{ "nft", "nftables", "sandboxes have no network", CHECK_FAIL },
 		{ "mkfs.btrfs", "btrfs-progs", "a pool cannot be made", CHECK_FAIL },
 		{ "dnsmasq", "dnsmasq-base", "sandboxes cannot resolve names", CHECK_WARN },
+		{ "lxcfs", "lxcfs", "free and uptime in sandboxes tell of the host", CHECK_WARN },
 		{ "mmdebstrap", "mmdebstrap", "images cannot be built, only imported", CHECK_WARN },
 	};
 	char path[128], hint[64];

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 
 #include "init/command_priv.h"
+#include "init/lxcfs.h"
 #include "init/procs.h"
 #include "init/spawn.h"
 
@@ -23,6 +24,7 @@ void command_init(void)
 {
 	cgroup_init();
 	procs_init();
+	lxcfs_init();
 	command_terminal_init();
 	spawn_init();
 }

@@ -9,6 +9,7 @@
 
 #include "init/command_priv.h"
 #include "init/init_fds.h"
+#include "init/lxcfs.h"
 #include "init/spawn.h"
 
 enum { ERRNO_LARGEST = 4095, PIPE_SIZE = 256 * 1024 };
@@ -243,6 +244,7 @@ int command_run(struct command_client *client, const struct agent_run *run, stru
 		return err_reason(e, EBUSY, "stopping", "the sandbox is stopping");
 	if (command_find(run->id))
 		return err_reason(e, EEXIST, "command_exists", "command '%s' exists", run->id);
+	lxcfs_check();
 	r = command_make_room(e);
 	if (r < 0)
 		return r;

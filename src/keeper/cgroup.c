@@ -17,12 +17,17 @@
 #include "base/str.h"
 #include "wire/keeper.h"
 
+#include "cpuset.h"
+
 enum {
 	RESERVE_MEMORY = 16 * 1024 * 1024,
 	RESERVE_PIDS = 32,
 	CPU_PERIOD_US = 100000,
 	DEPTH = 64, /* of groups: more than a sandbox can make */
 };
+
+/* lxcfs takes the group above one of this name for a machine's. */
+#define CGROUP_AGENT "init.scope"
 
 enum cgroup_value { VALUE_MEMORY, VALUE_PIDS, VALUE_CPU };
 
@@ -113,6 +118,7 @@ static int open_instance(const char *controller, const char *instance, struct er
 	if (top < 0)
 		return err_set(e, errno, "open '%s': %m", where);
 	if (!controller) {
+		(void)write_text_at(top, "cgroup.subtree_control", "+cpuset");
 		for (unsigned i = 0; i < ARRAY_SIZE(controllers); i++) {
 			char text[32];
 
@@ -188,6 +194,16 @@ static void limit_devices(const char *instance)
 	cg.devices = open_tasks(fd);
 }
 
+/* Down to <instance>, whose groups are the sandboxes. */
+static bool pass_cpuset(void)
+{
+	char have[512] = "";
+
+	(void)read_text_at(cg.v2, "cgroup.controllers", have, sizeof(have));
+	return has_word(have, "cpuset") &&
+	       !write_text_at(cg.v2, "cgroup.subtree_control", "+cpuset");
+}
+
 int cgroup_init(const char *instance, uint32_t *ret_limits, bool *ret_v2, struct err *e)
 {
 	uint32_t limits = 0;
@@ -206,6 +222,7 @@ int cgroup_init(const char *instance, uint32_t *ret_limits, bool *ret_v2, struct
 	}
 	if (!*ret_v2)
 		limit_devices(instance);
+	cpuset_init(cg.v2, pass_cpuset(), *ret_v2 ? -1 : open_instance("cpuset", instance, e));
 	*ret_limits = limits;
 	return 0;
 }
@@ -336,7 +353,7 @@ static int make_levels(int top, const char *id, int c, bool v2, const struct cgr
 				(void)write_text_at(dir, "cgroup.subtree_control", text);
 		}
 	}
-	agent = make_dir(dir, "agent", e);
+	agent = make_dir(dir, CGROUP_AGENT, e);
 	if (agent < 0)
 		return agent;
 	work = make_dir(dir, "work", e);
@@ -371,7 +388,7 @@ static int delegate(const char *id, int work, uint32_t root_id, gid_t key, struc
 {
 	static const char *const files[] = { "cgroup.procs", "cgroup.threads",
 					     "cgroup.subtree_control" };
-	static const char *const keyed[] = { "cgroup.procs", "agent/cgroup.procs" };
+	static const char *const keyed[] = { "cgroup.procs", CGROUP_AGENT "/cgroup.procs" };
 	_cleanup_close_ int dir = open_beneath(cg.v2, id, O_RDONLY | O_DIRECTORY, 0);
 
 	if (dir < 0 || fchown(work, root_id, root_id) < 0)
@@ -564,6 +581,7 @@ int cgroup_remove(const char *id, struct err *e)
 
 		worst = worst ? worst : r;
 	}
+	worst = worst ? worst : cpuset_remove(id);
 	return worst ? err_set(e, worst, "remove cgroup '%s': %m", id) : 0;
 }
 
@@ -572,7 +590,7 @@ bool cgroup_holds(const char *id, int pid)
 	char path[64], want[128], text[8192];
 
 	snprintf(path, sizeof(path), "/proc/%d/cgroup", pid);
-	snprintf(want, sizeof(want), "%s/%s/agent", cg.path, id);
+	snprintf(want, sizeof(want), "%s/%s/" CGROUP_AGENT, cg.path, id);
 	return read_text_at(AT_FDCWD, path, text, sizeof(text)) > 0 && strstr(text, want);
 }
 

@@ -3,7 +3,7 @@
  * The cgroups of sandboxes, on v2 and on hybrid hosts behind one table.
  *
  *   <instance>/<id>        the limits and a reserve; holds no process
- *   <instance>/<id>/agent  PID 1
+ *   <instance>/<id>/init.scope  PID 1 (the agent)
  *   <instance>/<id>/work   the stated limits; everything the sandbox runs, root of its cgroup view
  *
  * The v2 hierarchy has all three levels everywhere (it kills and freezes); a controller's limits

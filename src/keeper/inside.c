@@ -27,7 +27,7 @@
 #include "base/fd.h"
 #include "base/str.h"
 
-#include "affinity.h"
+#include "cpuset.h"
 #include "filter.h"
 #include "init/init_fds.h"
 #include "launch.h"
@@ -187,7 +187,7 @@ static int prepare_sandbox(const struct launch *l, int *ret_cgroup_dir, struct e
 
 	if (root < 0)
 		return root;
-	r = inside_mounts(root, l->cgns, e);
+	r = inside_mounts(root, l, e);
 	if (!r)
 		r = write_files(root, l, e);
 	if (!r)
@@ -196,7 +196,8 @@ static int prepare_sandbox(const struct launch *l, int *ret_cgroup_dir, struct e
 		return r;
 	if (sethostname(l->start->hostname, strlen(l->start->hostname)) < 0)
 		return err_set(e, errno, "set the host name: %m");
-	affinity_set(0, l->start->cpu_milli, l->start->slot);
+	if (!cpuset_available())
+		cpuset_affinity(0, l->start->cpu_milli, l->start->slot);
 	if (l->cgns >= 0)
 		*ret_cgroup_dir = open("/sys/fs/cgroup", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	return 0;

@@ -228,7 +228,16 @@ static void allow_ping(int root)
 		(void)write_all(fd, "0 65535", 7);
 }
 
-int inside_mounts(int root, int cgns, struct err *e)
+/* A courtesy: without them the kernel's own tell of the host. */
+static void attach_lxcfs(int root, const int lxcfs[LXCFS_FILES])
+{
+	for (int i = 0; i < LXCFS_FILES; i++) {
+		if (lxcfs[i] >= 0)
+			(void)mount_attach(lxcfs[i], root, lxcfs_files[i]);
+	}
+}
+
+int inside_mounts(int root, const struct launch *l, struct err *e)
 {
 	int r = 0;
 
@@ -242,7 +251,9 @@ int inside_mounts(int root, int cgns, struct err *e)
 		r = mask(root, e);
 	if (!r)
 		r = bind_engine(root, e);
-	if (!r && cgns >= 0)
-		r = mount_cgroup(root, cgns, e);
+	if (!r && l->cgns >= 0)
+		r = mount_cgroup(root, l->cgns, e);
+	if (!r)
+		attach_lxcfs(root, l->lxcfs);
 	return r;
 }

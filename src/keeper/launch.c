@@ -25,6 +25,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 
+#include "cpuset.h"
 #include "mounts.h"
 #include "pool.h"
 
@@ -334,8 +335,10 @@ static void become_killable(void)
 int launch_run(struct launch *l, struct launched *ret, struct err *e)
 {
 	const gid_t key = conf_key_group(l->conf);
-	int r = pool_reopen(l->conf->pool_dir, e);
+	int r = l->start ? lxcfs_take(l->conf, l->lxcfs, e) : 0;
 
+	if (!r)
+		r = pool_reopen(l->conf->pool_dir, e);
 	if (r)
 		return r;
 	become_killable();
@@ -345,6 +348,8 @@ int launch_run(struct launch *l, struct launched *ret, struct err *e)
 	r = l->start ? mount_sandbox(l, e) : mount_target(l, e);
 	if (!r && l->cgroup)
 		r = cgroup_enter_work(l->cgroup, e);
+	if (!r && l->start)
+		r = cpuset_enter(l->start->id, e);
 	if (r)
 		return r;
 	if (setgroups(1, &key) < 0)

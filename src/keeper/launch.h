@@ -16,6 +16,7 @@
 
 #include "cgroup.h"
 #include "conf.h"
+#include "lxcfs.h"
 #include "slot.h"
 
 /* All descriptors are borrowed. */
@@ -32,6 +33,7 @@ struct launch {
 	int status;       /* PID 1 writes what failed here; closed by a successful exec */
 	const struct cgroup_fds *cgroup; /* NULL: none */
 	int cgns;                        /* set by the launcher */
+	int lxcfs[LXCFS_FILES];          /* the same: detached mounts, -1 = none */
 };
 
 struct launched {

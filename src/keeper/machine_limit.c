@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 
-#include "affinity.h"
+#include "cpuset.h"
 #include "machine_parts.h"
 #include "pool.h"
 #include "record.h"
@@ -21,7 +21,7 @@ static void place(void *arg, int tid)
 {
 	const struct spread *s = arg;
 
-	affinity_set(tid, s->cpu_milli, s->slot);
+	cpuset_affinity(tid, s->cpu_milli, s->slot);
 }
 
 static int disk_fits(const struct keeper_sandbox_limit *l, struct err *e)
@@ -34,13 +34,24 @@ static int disk_fits(const struct keeper_sandbox_limit *l, struct err *e)
 			  (unsigned long long)(used >> 20));
 }
 
+static int processors(const struct machine *m, uint32_t cpu_milli, struct err *e)
+{
+	struct spread spread = { cpu_milli, m->slot };
+
+	if (cpuset_available())
+		return cpuset_set(m->id, cpu_milli, m->slot, e);
+	/* whoever is born from one not placed yet is there the second time */
+	for (int i = 0; i < AFFINITY_PASSES; i++)
+		cgroup_threads(m->id, place, &spread);
+	return 0;
+}
+
 /* What may be refused comes first. */
 static int limit_work(void *arg, struct worker_result *r, struct err *e)
 {
 	const struct machine *m = arg;
 	const struct keeper_sandbox_limit *l = &m->head->req.body.limit;
 	const struct cgroup_limits limits = { l->cpu_milli, l->pids, l->memory_bytes };
-	struct spread spread = { l->cpu_milli, m->slot };
 	struct keeper_limit_reply reply = { 0 };
 	int bits = disk_fits(l, e), disk;
 
@@ -51,11 +62,11 @@ static int limit_work(void *arg, struct worker_result *r, struct err *e)
 	disk = pool_sandbox_limit(m->id, l->disk_bytes, e);
 	if (disk < 0 && disk != -ENOENT) /* a disk that is yet to be made is made with it */
 		return disk;
-	/* whoever is born from one not placed yet is there the second time */
-	for (int i = 0; m->state == MACHINE_RUNNING && i < AFFINITY_PASSES; i++)
-		cgroup_threads(m->id, place, &spread);
-	reply.enforced =
-		(uint32_t)bits | (l->disk_bytes && pool_has_quota() ? KEEPER_LIMIT_DISK : 0);
+	if (m->state == MACHINE_RUNNING && processors(m, l->cpu_milli, e) < 0)
+		return -e->code;
+	reply.enforced = (uint32_t)bits |
+			 (l->disk_bytes && pool_has_quota() ? KEEPER_LIMIT_DISK : 0) |
+			 (cpuset_available() ? KEEPER_LIMIT_CPUSET : 0);
 	memcpy(r->payload, &reply, sizeof(reply));
 	r->len = sizeof(reply);
 	return 0;

@@ -14,6 +14,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 
+#include "cpuset.h"
 #include "launch.h"
 #include "machine_parts.h"
 #include "pool.h"
@@ -172,6 +173,11 @@ static void launch(struct machine *m)
 	int r = cgroup_make(m->id, conf_root_id(machines.conf, m->slot),
 			    conf_key_group(machines.conf), &limits, &m->cgroup, &e);
 
+	if (r >= 0 && cpuset_available()) {
+		int set = cpuset_set(m->id, s->cpu_milli, m->slot, &e);
+
+		r = set < 0 ? set : r | KEEPER_LIMIT_CPUSET;
+	}
 	if (r >= 0) {
 		m->enforced =
 			(uint32_t)r | (s->disk_bytes && pool_has_quota() ? KEEPER_LIMIT_DISK : 0);

@@ -126,7 +126,9 @@ static int set_up(const struct conf *c, struct verbs_info *info, struct err *e)
 	int r;
 
 	raise_limits();
-	r = root_init(c, e);
+	r = lxcfs_init(e);
+	if (!r)
+		r = root_init(c, e);
 	if (!r)
 		r = pool_open(c->pool_dir, &quota, e);
 	if (!r)

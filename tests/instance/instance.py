@@ -183,6 +183,7 @@ class Instance:
             self.setup("pool-up")
             self.setup("render")
             self._own_init()
+            self.start_lxcfs()
             self._spawn("keeper")
             self.wait_keeper()
             for service in ("daemon", "edge", "names"):
@@ -204,6 +205,8 @@ class Instance:
     def _command(self, service):
         conf = self.base / "run/conf"
         return {
+            "lxcfs": ["lxcfs", "-f", "-l", "--enable-cfs", "-p", self.base / "run/lxcfs.pid",
+                      self.base / "run/lxcfs"],
             "keeper": [self.program("skerry-keeper"), "--config", conf / "keeper.conf"],
             "daemon": [self.skerryd, "--config", self.config],
             "edge": ["haproxy", "-db", "-f", conf / "haproxy.cfg"],
@@ -256,6 +259,16 @@ class Instance:
         child.send_signal(sig)
         child.wait(timeout)
 
+    def start_lxcfs(self):
+        mount = self.base / "run/lxcfs"
+        subprocess.run(["umount", "-l", mount], stderr=subprocess.DEVNULL)
+        mount.mkdir(exist_ok=True)
+        self._spawn("lxcfs")
+        wait_until(lambda: self._alive() or (mount / "proc/uptime").exists(), 30, "lxcfs")
+
+    def kill9_lxcfs(self):
+        self._end("lxcfs", signal.SIGKILL)
+
     def restart_daemon(self):
         self._end("daemon", signal.SIGTERM)
         self._spawn("daemon")
@@ -279,7 +292,7 @@ class Instance:
     def stop(self, check=True):
         """Ends everything and fails on whatever is left of it."""
         try:
-            for service in ("names", "edge", "daemon", "keeper"):
+            for service in ("names", "edge", "daemon", "keeper", "lxcfs"):
                 if service not in self.children:
                     continue
                 try:

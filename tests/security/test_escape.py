@@ -446,20 +446,20 @@ def test_priorities_are_reset(instance, sh):
 # --- cgroups -------------------------------------------------------------------------------------
 
 def test_the_view_of_cgroups(instance, cell, sh, user):
-    done = sh("cat /proc/self/cgroup; ls /sys/fs/cgroup; ls /sys/fs/cgroup/agent 2>&1; "
+    done = sh("cat /proc/self/cgroup; ls /sys/fs/cgroup; ls /sys/fs/cgroup/init.scope 2>&1; "
               "cat /proc/1/cgroup", user=user)["stdout"]
     assert cell["id"] not in done and instance.name not in done, done
-    assert not re.search(r"^agent$", done, re.M), done
+    assert not re.search(r"^init.scope$", done, re.M), done
     assert re.search(r"^0::/c-\d+$", done, re.M), done
 
 
 def test_out_of_the_cgroup(instance, cell, sh):
     before = sandbox_pid(instance, cell)
-    done = sh("cd /sys/fs/cgroup; for f in ../cgroup.procs ../agent/cgroup.procs ../../cgroup.procs "
+    done = sh("cd /sys/fs/cgroup; for f in ../cgroup.procs ../init.scope/cgroup.procs ../../cgroup.procs "
               "/sys/fs/cgroup/../cgroup.procs; do (echo $BASHPID > $f) 2>/dev/null && echo wrote $f; "
               "done; for f in cgroup.kill cgroup.freeze cgroup.max.depth memory.max pids.max cpu.max; "
               "do [ -e $f ] && (echo 1 > $f) 2>/dev/null && echo wrote $f; done; "
-              "mkdir -p /tmp/cg && mount -t cgroup2 none /tmp/cg && ls /tmp/cg | grep -c agent; "
+              "mkdir -p /tmp/cg && mount -t cgroup2 none /tmp/cg && ls /tmp/cg | grep -c init.scope; "
               "umount /tmp/cg; cat /proc/self/cgroup | tail -1", user="root")
     assert "wrote" not in done["stdout"], done
     assert re.search(r"^0::/c-\d+$", done["stdout"], re.M), done

@@ -96,7 +96,7 @@ def group(name):
 
 def machine(name):
     """PID 1 of a sandbox: its process on the host and when that started."""
-    for pid in (group(name) / "agent/cgroup.procs").read_text().split():
+    for pid in (group(name) / "init.scope/cgroup.procs").read_text().split():
         if re.search(r"^NSpid:\s+\d+\s+1$", pathlib.Path(f"/proc/{pid}/status").read_text(), re.M):
             return pid, pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")")[1].split()[19]
     raise AssertionError(f"'{name}' has no PID 1")
