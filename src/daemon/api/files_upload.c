@@ -23,7 +23,8 @@ enum {
 
 const struct field file_upload_fields[] = {
 	{ "userName", FIELD_KIND_STR, FIELD_AT(struct file_upload_query, user, const char *),
-	  .min = 1, .max = USER_MAX, .about = "whose it is: a user of the sandbox's passwd, by name or number" },
+	  .min = 1, .max = USER_MAX,
+	  .about = "whose it is: a user of the sandbox's passwd, by name or number" },
 	FIELD_STR(struct file_upload_query, mode, .check = mode_check,
 		  .about = "octal, of a file; default 0644 where it is new"),
 	{ 0 },
