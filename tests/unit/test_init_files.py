@@ -489,19 +489,12 @@ class Calls(Files):
     def test_one_that_hangs_is_ended(self):
         """A peer that leaves takes it along, even where it cannot notice."""
         call = f.Call(self.a, f.WRITE, self.path("new"), f.PARENTS).ready()
-        pid = next(int(p) for p in filter(str.isdigit, os.listdir("/proc"))
-                   if any("skerry-files" in line for line in self.name_of(p)))
+        pid = next(int(p) for p in self.children() if d.read(f"/proc/{p}/comm") == "skerry-files\n")
         os.kill(pid, signal.SIGSTOP)
         call.close()
         start = time.monotonic()
         self.assertTrue(wait_for(lambda: self.helpers() == 0, 10))
         self.assertLess(time.monotonic() - start, 2 * 2 + 1)
-
-    def name_of(self, pid):
-        try:
-            return [d.read(f"/proc/{pid}/comm")]
-        except OSError:
-            return []
 
     def test_stop_does_not_wait_for_them(self):
         call = f.Call(self.a, f.WRITE, self.path("new"), f.PARENTS).ready()
