@@ -157,6 +157,7 @@ static int turn(struct watch *w)
 		{ .fd = w->j->sock, .events = POLLIN },
 		{ .fd = w->inotify, .events = POLLIN },
 	};
+	uint64_t since_ns = clock_mono_ns();
 	struct stat st;
 	int r;
 
@@ -164,6 +165,8 @@ static int turn(struct watch *w)
 		p[0].events |= POLLOUT;
 	if (poll(p, 2, wait_ms(w)) < 0 && errno != EINTR)
 		return -errno;
+	if (clock_mono_ns() - since_ns > WATCH_PAIR_MS * NS_PER_MS)
+		w->pairs = 0;
 	if (p[1].revents) {
 		p[0].events = POLLIN;
 		(void)!poll(p, 1, WATCH_SETTLE_MS);
@@ -171,7 +174,8 @@ static int turn(struct watch *w)
 	r = watch_drain(w);
 	if (!r)
 		r = watch_events(w);
-	watch_expire(w, clock_mono_ns());
+	if (!r)
+		r = watch_expire(w, clock_mono_ns());
 	w->ended |= nobody_tells(w) && fstat(w->above, &st) == 0 && !st.st_nlink;
 	if (!r && !w->ended)
 		r = look_again(w);

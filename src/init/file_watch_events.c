@@ -53,16 +53,56 @@ static void went(struct watch *w, struct watch_move *m)
 	drop_move(w, m);
 }
 
-void watch_expire(struct watch *w, uint64_t now_ns)
+static int come(struct watch *w, struct watch_dir *d, const struct event *v)
 {
-	while (w->moves && w->move[0].until_ns <= now_ns)
-		went(w, &w->move[0]);
+	bool found = watch_names_drop(&w->found, d->wd, v->name);
+	struct watch_dir *known = watch_tree_find(&w->tree, d, v->name);
+
+	if (!found)
+		tell(w, CHANGE_CREATED, d, v);
+	if (!v->dir || (known && found))
+		return 0;
+	/* one that a walk saw before this event: what is in it was told to be gone with what was here */
+	watch_tree_remove(&w->tree, known);
+	return watch_cover(w, d, v->name);
+}
+
+/* Two that changed places with one outside are told as the other's coming and this one's going: what
+ * stands there now is told anew. */
+static int went_out(struct watch *w, struct watch_move *m)
+{
+	struct watch_dir *d = watch_tree_by_wd(&w->tree, m->wd);
+	struct event there = { 0 };
+	bool unseen = m->unseen;
+	int r;
+
+	str_copy(there.name, sizeof(there.name), m->name);
+	went(w, m);
+	if (!d || unseen)
+		return 0;
+	r = watch_finds(w, d, there.name, &there.dir);
+	w->lost |= r < 0;
+	if (r <= 0)
+		return 0;
+	r = come(w, d, &there);
+	watch_names_add(&w->found, d->wd, there.name);
+	return r < 0 ? r : watch_drain(w);
+}
+
+int watch_expire(struct watch *w, uint64_t now_ns)
+{
+	int r = 0;
+
+	while (!r && w->moves && w->move[0].until_ns <= now_ns)
+		r = went_out(w, &w->move[0]);
+	return r;
 }
 
 void watch_forget_moves(struct watch *w)
 {
 	while (w->moves)
 		drop_move(w, &w->move[w->moves - 1]);
+	w->pairs = 0;
 }
 
 /* Something new stands where a move began: that has come to nothing, or ended out of sight. */
@@ -79,20 +119,21 @@ static void settle(struct watch *w, int wd, const char *name)
 static int on_from(struct watch *w, struct watch_dir *d, const struct event *v)
 {
 	struct watch_move *m;
+	int r = 0;
 
 	watch_names_drop(&w->modified, d->wd, v->name);
 	watch_names_drop(&w->found, d->wd, v->name);
 	if (w->moves == WATCH_MOVES)
-		went(w, &w->move[0]);
+		r = went_out(w, &w->move[0]); /* perhaps with `d` in it */
 	m = &w->move[w->moves++];
 	*m = (struct watch_move){
 		.cookie = v->about.cookie,
-		.wd = d->wd,
+		.wd = v->about.wd,
 		.dir = v->dir,
 		.until_ns = clock_mono_ns() + WATCH_MOVE_MS * NS_PER_MS,
 	};
 	str_copy(m->name, sizeof(m->name), v->name);
-	return 0;
+	return r;
 }
 
 static struct watch_move *first_half(struct watch *w, uint32_t cookie)
@@ -102,20 +143,6 @@ static struct watch_move *first_half(struct watch *w, uint32_t cookie)
 			return &w->move[i];
 	}
 	return NULL;
-}
-
-static int come(struct watch *w, struct watch_dir *d, const struct event *v)
-{
-	bool found = watch_names_drop(&w->found, d->wd, v->name);
-	struct watch_dir *known = watch_tree_find(&w->tree, d, v->name);
-
-	if (!found)
-		tell(w, CHANGE_CREATED, d, v);
-	if (!v->dir || (known && found))
-		return 0;
-	/* one that a walk saw before this event: what is in it was told to be gone with what was here */
-	watch_tree_remove(&w->tree, known);
-	return watch_cover(w, d, v->name);
 }
 
 /* The directory of a move takes its new place, with all below it. */
@@ -137,6 +164,75 @@ static int take_along(struct watch *w, const struct watch_move *m, struct watch_
 	return 0;
 }
 
+/* Its mirror image was told: so two have changed places, unless one went and came back. */
+static bool is_mirrored(const struct watch *w, const struct watch_move *m, const struct event *v)
+{
+	for (unsigned i = 0; i < WATCH_PAIRS && i < w->pairs; i++) {
+		const struct watch_pair *p = &w->pair[i];
+
+		/* of two directories the tree knows */
+		if (!(p->dir && v->dir) && p->from_wd == v->about.wd && p->to_wd == m->wd &&
+		    str_eq(p->from, v->name) && str_eq(p->to, m->name))
+			return true;
+	}
+	return false;
+}
+
+static void keep_pair(struct watch *w, const struct watch_move *m, const struct event *v)
+{
+	struct watch_pair *p = &w->pair[w->pairs++ % WATCH_PAIRS];
+
+	p->from_wd = m->wd;
+	p->to_wd = v->about.wd;
+	p->dir = v->dir;
+	str_copy(p->from, sizeof(p->from), m->name);
+	str_copy(p->to, sizeof(p->to), v->name);
+}
+
+/* The other one has been told to be where this one comes from. */
+static int come_mirrored(struct watch *w, struct watch_move *m, struct watch_dir *left,
+			 struct watch_dir *d, const struct event *v)
+{
+	bool dir;
+	int r = watch_finds(w, left, m->name, &dir);
+
+	w->lost |= r < 0;
+	if (!r) {
+		went(w, m);
+	} else {
+		if (m->dir)
+			watch_tree_remove(&w->tree, watch_tree_find(&w->tree, left, m->name));
+		drop_move(w, m);
+	}
+	d = watch_tree_by_wd(&w->tree, v->about.wd);
+	return d ? come(w, d, v) : 0;
+}
+
+/* `left`: what it came from. */
+static int arrive(struct watch *w, struct watch_move *m, struct watch_dir *left,
+		  struct watch_dir *d, const struct event *v)
+{
+	char text[FILE_PATH_MAX + 1], from_text[FILE_PATH_MAX + 1];
+	const char *path = watch_path(w, d, v->name, text);
+	const char *from = watch_path(w, left, m->name, from_text);
+	bool mirrored = is_mirrored(w, m, v);
+	int r;
+
+	keep_pair(w, m, v);
+	if (mirrored)
+		return come_mirrored(w, m, left, d, v);
+	w->blind |= !from || !path;
+	if (!from || !path || watch_names_drop(&w->found, d->wd, v->name)) {
+		went(w, m); /* it was told already, or cannot be named */
+		d = watch_tree_by_wd(&w->tree, v->about.wd);
+		return from || !d ? 0 : come(w, d, v);
+	}
+	watch_tell(w, CHANGE_MOVED, v->dir, path, from);
+	r = v->dir ? take_along(w, m, d, v->name) : 0;
+	drop_move(w, m);
+	return r;
+}
+
 static int on_modified(struct watch *w, struct watch_dir *d, const struct event *v)
 {
 	if (watch_names_add(&w->modified, d->wd, v->name))
@@ -146,11 +242,8 @@ static int on_modified(struct watch *w, struct watch_dir *d, const struct event 
 
 static int on_to(struct watch *w, struct watch_dir *d, const struct event *v)
 {
-	char text[FILE_PATH_MAX + 1], from_text[FILE_PATH_MAX + 1];
-	const char *path = watch_path(w, d, v->name, text), *from;
-	struct watch_dir *left;
 	struct watch_move *m;
-	int r;
+	struct watch_dir *left;
 
 	settle(w, d->wd, v->name);
 	m = first_half(w, v->about.cookie);
@@ -158,22 +251,13 @@ static int on_to(struct watch *w, struct watch_dir *d, const struct event *v)
 		drop_move(w, m);
 		return on_modified(w, d, v);
 	}
-	left = m ? watch_tree_by_wd(&w->tree, m->wd) : NULL;
-	from = left ? watch_path(w, left, m->name, from_text) : NULL;
 	watch_names_drop(&w->modified, d->wd, v->name);
-	if (!from || !path || watch_names_drop(&w->found, d->wd, v->name)) {
-		/* it came from elsewhere, or was told already */
-		if (m) {
-			went(w, m);
-			if (from)
-				return 0;
-		}
-		return come(w, d, v);
-	}
-	watch_tell(w, CHANGE_MOVED, v->dir, path, from);
-	r = v->dir ? take_along(w, m, d, v->name) : 0;
-	drop_move(w, m);
-	return r;
+	left = m ? watch_tree_by_wd(&w->tree, m->wd) : NULL;
+	if (left)
+		return arrive(w, m, left, d, v);
+	if (m)
+		drop_move(w, m);
+	return come(w, d, v);
 }
 
 /* -- other events -------------------------------------------------------------------------------- */
@@ -187,8 +271,10 @@ static int on_create(struct watch *w, struct watch_dir *d, const struct event *v
 
 static int on_attributes(struct watch *w, struct watch_dir *d, const struct event *v)
 {
+	bool dir;
+
 	/* a file without a name has one of the kernel's in events */
-	if (nameless_is_kernels(v->name) && !watch_is_there(w, d, v->name))
+	if (nameless_is_kernels(v->name) && !watch_finds(w, d, v->name, &dir))
 		return 0;
 	tell(w, CHANGE_ATTRIBUTES, d, v);
 	return 0;
@@ -216,11 +302,13 @@ static const struct {
 /* Of a file that has not got its name yet. */
 static int on_temporary(struct watch *w, struct watch_dir *d, const struct event *v)
 {
+	int r;
+
 	if (!(v->about.mask & IN_MOVED_FROM))
 		return 0;
-	on_from(w, d, v);
+	r = on_from(w, d, v);
 	w->move[w->moves - 1].unseen = true;
-	return 0;
+	return r;
 }
 
 /* What is watched as its directory sees it: all of a file's changes, of a directory its own. */

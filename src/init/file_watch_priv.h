@@ -26,7 +26,9 @@ enum {
 	WATCH_RAW_MOST = 8 * 1024 * 1024, /* bytes of events not looked at yet */
 	WATCH_OUT_MOST = 8 * 1024 * 1024, /* bytes of messages not sent yet */
 	WATCH_MOVES = 64,
+	WATCH_PAIRS = 64,
 	WATCH_MOVE_MS = 50,         /* wait for the other half of a move */
+	WATCH_PAIR_MS = 100,        /* without events: no exchange is half told */
 	WATCH_SETTLE_MS = 10,       /* what happens within is one batch */
 	WATCH_BLIND_MS = 10 * 1000, /* between looks at a tree that cannot be watched whole */
 };
@@ -39,6 +41,13 @@ struct watch_move {
 	bool unseen; /* a temporary name: nobody was told of it */
 	uint64_t until_ns;
 	char name[FILE_NAME_MAX + 1];
+};
+
+/* A whole one. */
+struct watch_pair {
+	int from_wd, to_wd;
+	bool dir;
+	char from[FILE_NAME_MAX + 1], to[FILE_NAME_MAX + 1];
 };
 
 struct watch {
@@ -60,6 +69,8 @@ struct watch {
 	struct watch_names found, modified;
 	struct watch_move move[WATCH_MOVES];
 	unsigned moves;
+	struct watch_pair pair[WATCH_PAIRS]; /* the last ones, in a ring */
+	unsigned pairs;                      /* that were told, ever */
 };
 
 /* Takes what the kernel has into `raw`. 0, or -EPIPE when the peer has left. */
@@ -74,14 +85,15 @@ const char *watch_path(struct watch *w, const struct watch_dir *d, const char *n
 		       char ret[FILE_PATH_MAX + 1]);
 /* The directory `name`, new in `d`, and all in it, which is told as created. 0 or -EPIPE. */
 int watch_cover(struct watch *w, struct watch_dir *d, const char *name);
-bool watch_is_there(struct watch *w, const struct watch_dir *d, const char *name);
 /* `d` is what stands at its place. */
 bool watch_in_place(struct watch *w, const struct watch_dir *d);
+/* There is a `name` in `d`: 1 or 0, or a negative errno where `d` is not in place. */
+int watch_finds(struct watch *w, const struct watch_dir *d, const char *name, bool *ret_dir);
 /* The whole tree, told to nobody. 0 or -EPIPE. */
 int watch_look(struct watch *w);
 
 /* All of `raw`. 0 or -EPIPE. */
 int watch_events(struct watch *w);
 /* Moves without a second half until `now_ns`. */
-void watch_expire(struct watch *w, uint64_t now_ns);
+int watch_expire(struct watch *w, uint64_t now_ns);
 void watch_forget_moves(struct watch *w);

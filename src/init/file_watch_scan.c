@@ -59,7 +59,7 @@ const char *watch_path(struct watch *w, const struct watch_dir *d, const char *n
 	return at;
 }
 
-static int open_dir(const struct watch *w, const struct watch_dir *d)
+static int open_place(const struct watch *w, const struct watch_dir *d)
 {
 	char path[FILE_PATH_MAX + 1], *at = path + FILE_PATH_MAX;
 	size_t len = strlen(w->leaf);
@@ -74,30 +74,65 @@ static int open_dir(const struct watch *w, const struct watch_dir *d)
 			   RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
 }
 
-bool watch_is_there(struct watch *w, const struct watch_dir *d, const char *name)
+/* What is watched as `d`, if it is at its place: -ESTALE where another is. It is known by the watch, of
+ * which a directory has one: numbers of inodes are used again. */
+static int open_known(struct watch *w, const struct watch_dir *d)
 {
-	_cleanup_close_ int fd = open_dir(w, d);
+	_cleanup_close_ int fd = open_place(w, d);
+	int wd = fd < 0 ? fd : watch_add(w, fd, true);
+
+	if (fd < 0)
+		return fd;
+	if (wd >= 0 && wd == d->wd)
+		return take_fd(&fd);
+	if (wd >= 0 && wd != w->above_wd && !watch_tree_by_wd(&w->tree, wd))
+		inotify_rm_watch(w->inotify, wd);
+	return -ESTALE;
+}
+
+/* In its parent, which is the one that is watched: a path may lead to others by now. */
+static int open_dir(struct watch *w, const struct watch_dir *d)
+{
+	_cleanup_close_ int at = d->parent ? open_known(w, d->parent) : -1;
+
+	if (!d->parent)
+		return open_place(w, d);
+	if (at < 0)
+		return at;
+	return file_openat(at, d->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0,
+			   RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
+}
+
+int watch_finds(struct watch *w, const struct watch_dir *d, const char *name, bool *ret_dir)
+{
+	_cleanup_close_ int at = open_known(w, d);
 	struct stat st;
 
-	return fd >= 0 && fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+	if (at < 0)
+		return at;
+	if (fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return 0;
+	*ret_dir = S_ISDIR(st.st_mode);
+	return 1;
 }
 
 bool watch_in_place(struct watch *w, const struct watch_dir *d)
 {
-	_cleanup_close_ int fd = open_dir(w, d);
+	_cleanup_close_ int fd = open_known(w, d);
 
-	/* a watch that is there already has the same descriptor again */
-	return fd >= 0 && watch_add(w, fd, true) == d->wd;
+	return fd >= 0;
 }
 
 /* What cannot be watched: it went, it is not ours to see, or there is no room for it. */
 static void without(struct watch *w, struct watch_dir *d, int code)
 {
-	w->missed |= code == -ENOENT || code == -ENOTDIR || code == -ELOOP;
-	if (code != -ENOENT && code != -ENOTDIR && code != -ELOOP && code != -EACCES)
+	bool gone = code == -ENOENT || code == -ENOTDIR || code == -ELOOP || code == -ESTALE;
+
+	w->missed |= gone;
+	if (!gone && code != -EACCES)
 		w->blind = true;
 	if (!d->parent)
-		w->ended |= code == -ENOENT || code == -ENOTDIR || code == -ELOOP;
+		w->ended |= gone;
 	else
 		watch_tree_remove(&w->tree, d);
 }
@@ -170,6 +205,7 @@ static void scan(struct watch *w, struct watch_dir *d, bool tell)
 	}
 	had = watch_tree_by_wd(&w->tree, wd);
 	if (had && had != d && watch_dir_within(d, had)) {
+		w->lost |= tell;
 		watch_tree_remove(&w->tree, d); /* mounted below itself */
 		return;
 	}

@@ -3,12 +3,9 @@
 usage: test_init_watch.py <skerry-init> [unittest arguments]
 """
 
-import contextlib
 import ctypes
 import errno
 import os
-import random
-import signal
 import sys
 import threading
 import time
@@ -16,7 +13,6 @@ import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import file_driver as f  # noqa: E402
-import init_driver as d  # noqa: E402
 from test_init import wait_for  # noqa: E402
 from test_init_files import ODD, Files  # noqa: E402
 
@@ -306,102 +302,6 @@ class Uploads(Watched):
         for name in ("#123", ".skerry-0", ".skerry-0123456789abcdef.txt"):
             self.assertIn(("CREATED", name), got)
             self.assertIn(("DELETED", name), got)
-
-
-class Lagging(Watched):
-    """Events tell of places that others have taken meanwhile."""
-
-    @contextlib.contextmanager
-    def late(self):
-        """What is done meanwhile is seen only afterwards, all at once."""
-        pids = [int(p) for p in self.children() if d.read(f"/proc/{p}/comm") == "skerry-files\n"]
-        for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            for pid in pids:
-                os.kill(pid, signal.SIGCONT)
-
-    def there(self):
-        return {os.path.relpath(os.path.join(at, n), self.root).decode()
-                for at, dirs, files in os.walk(self.root) for n in dirs + files}
-
-    def known(self, got, there=frozenset()):
-        """What a reader of all changes takes for there, who looks again after an OVERFLOW."""
-        there = set(there)
-        for change, path, *frm in got:
-            old = frm[0] if frm else path
-            below = {p for p in there if p == old or p.startswith(old + "/")}
-            if change == "CREATED":
-                there.add(path)
-            elif change == "DELETED":
-                there -= below
-            elif change == "MOVED":
-                there = there - below - {p for p in there if p.startswith(path + "/")}
-                there |= {path} | {path + p[len(old):] for p in below}
-            elif change == "OVERFLOW":
-                there = self.there()
-        return there
-
-    def test_a_directory_whose_name_is_taken(self):
-        call = self.watch()
-        with self.late():
-            for i in range(20):
-                os.mkdir(self.at("a"))
-                open(self.at("a/file"), "x").close()
-                os.rename(self.at("a"), self.at(f"a-{i}"))
-            os.makedirs(self.at("a/below"))
-        time.sleep(0.1)  # a move's other half is waited for
-        got = self.known(self.told(call))
-        self.assertEqual(got - {"end"}, self.there() - {"end"})
-        probes = {self.at(f"a-{i}/probe") for i in range(20)} | {self.at("a/below/probe")}
-        for probe in probes:
-            open(probe, "x").close()
-        seen = {v.path for v in self.until(call, "end2") if v.change == "CREATED"}
-        self.assertLessEqual(probes, seen)
-
-    def anything(self, rng, dirs):
-        for _ in range(rng.choice([5, 15, 60])):
-            at, to = [os.path.join(rng.choice(dirs), rng.choice([b"a", b"b", b"c", b"d"]))
-                      for _ in range(2)]
-            with contextlib.suppress(OSError):
-                rng.choice([
-                    lambda: os.mkdir(at), lambda: os.mkdir(at), lambda: os.rename(at, to),
-                    lambda: os.rename(at, to), lambda: open(at, "x").close(),
-                    lambda: os.unlink(at), lambda: os.rmdir(at),
-                    lambda: os.rename(at, self.path(f"out-{rng.getrandbits(60)}"))])()
-
-    def dirs(self):
-        return [self.at(p) for p in sorted(self.there()) if os.path.isdir(self.at(p))] + [self.root]
-
-    def one_of_anything(self, seed):
-        """Whoever reads the events knows the tree at each moment of quiet, and each directory in it
-        is watched. With an odd seed the events are read late, all at once."""
-        rng = random.Random(seed)
-        call = self.watch(self.path(f"root-{seed}"), make=True)
-        known = set()
-        for turn in range(10):
-            with self.late() if seed % 2 else contextlib.nullcontext():
-                self.anything(rng, self.dirs())
-            time.sleep(0.1)  # a move's other half is waited for
-            known = self.known(self.told(call, f"end-{turn}"), known)
-            there = {p for p in self.there() if not p.startswith("end-")}
-            self.assertEqual({p for p in known if not p.startswith("end-")}, there, (seed, turn))
-        probes = {os.path.join(at, b"probe") for at in self.dirs()}
-        for probe in probes:
-            open(probe, "x").close()
-        seen = {v.path for v in self.until(call, "end") if v.change == "CREATED"}
-        self.assertLessEqual(probes, seen, seed)
-        call.close()
-        self.assertTrue(wait_for(lambda: self.helpers() == 0))
-
-    def test_anything(self):
-        count = int(os.environ.get("SKERRY_TEST_SEEDS", 3))
-        first = int(os.environ.get("SKERRY_TEST_SEED", 1))
-        for seed in range(first, first + 2 * count, 2):
-            with self.subTest(seed):
-                self.one_of_anything(seed)
 
 
 class Limited(Watched):
