@@ -119,6 +119,7 @@ static int look_again(struct watch *w)
 {
 	int r;
 
+	w->blind |= w->tree.missed && clock_mono_ns() >= w->missed_ns + WATCH_MISSED_MS * NS_PER_MS;
 	if (w->blind && clock_mono_ns() >= w->look_ns)
 		w->lost = true;
 	if (!w->lost || !has_room(w))
@@ -146,6 +147,8 @@ static int wait_ms(const struct watch *w)
 		return 0;
 	if (w->blind && w->look_ns < until)
 		until = w->look_ns;
+	if (w->tree.missed && !w->blind && w->missed_ns + WATCH_MISSED_MS * NS_PER_MS < until)
+		until = w->missed_ns + WATCH_MISSED_MS * NS_PER_MS;
 	if (nobody_tells(w) && clock_mono_ns() + GONE_MS * NS_PER_MS < until)
 		until = clock_mono_ns() + GONE_MS * NS_PER_MS;
 	return clock_left_ms(until);

@@ -153,15 +153,16 @@ static int take_along(struct watch *w, const struct watch_move *m, struct watch_
 	struct watch_dir *moved = from ? watch_tree_find(&w->tree, from, m->name) : NULL;
 	struct watch_dir *there = watch_tree_find(&w->tree, d, name);
 
-	/* one that was not found below it is there now, and not known */
-	w->lost |= w->missed;
 	if (!moved && !there)
 		return watch_cover(w, d, name);
 	/* two that changed places cannot be told from one that took the other's; nor is it known what was
 	 * told of one that is elsewhere again */
-	if (there || !watch_tree_move(&w->tree, moved, d, name) || !watch_in_place(w, moved))
+	if (there || !watch_tree_move(&w->tree, moved, d, name) ||
+	    (!moved->missed && !watch_in_place(w, moved))) {
 		w->lost = true;
-	return 0;
+		return 0;
+	}
+	return watch_cover_missed(w, moved);
 }
 
 /* Its mirror image was told: so two have changed places, unless one went and came back. */

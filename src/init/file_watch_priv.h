@@ -29,6 +29,7 @@ enum {
 	WATCH_PAIRS = 64,
 	WATCH_MOVE_MS = 50,         /* wait for the other half of a move */
 	WATCH_PAIR_MS = 100,        /* without events: no exchange is half told */
+	WATCH_MISSED_MS = 1000,     /* until an event tells where it is */
 	WATCH_SETTLE_MS = 10,       /* what happens within is one batch */
 	WATCH_BLIND_MS = 10 * 1000, /* between looks at a tree that cannot be watched whole */
 };
@@ -64,8 +65,8 @@ struct watch {
 	struct buf raw;
 	size_t sent; /* of `j->out` */
 	bool lost, blind, ended;
-	bool missed;      /* a directory had left its place before it could be watched */
-	uint64_t look_ns; /* no sooner is a tree looked at again for what cannot be watched */
+	uint64_t missed_ns; /* when a directory was last not in its place */
+	uint64_t look_ns;   /* no sooner is a tree looked at again for what cannot be watched */
 	struct watch_names found, modified;
 	struct watch_move move[WATCH_MOVES];
 	unsigned moves;
@@ -85,6 +86,8 @@ const char *watch_path(struct watch *w, const struct watch_dir *d, const char *n
 		       char ret[FILE_PATH_MAX + 1]);
 /* The directory `name`, new in `d`, and all in it, which is told as created. 0 or -EPIPE. */
 int watch_cover(struct watch *w, struct watch_dir *d, const char *name);
+/* Those in `d` that were not in place. 0 or -EPIPE. */
+int watch_cover_missed(struct watch *w, struct watch_dir *d);
 /* `d` is what stands at its place. */
 bool watch_in_place(struct watch *w, const struct watch_dir *d);
 /* There is a `name` in `d`: 1 or 0, or a negative errno where `d` is not in place. */

@@ -9,6 +9,7 @@
 
 #include "base/banned.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/str.h"
 
 #include "init/file_nameless.h"
@@ -128,13 +129,17 @@ static void without(struct watch *w, struct watch_dir *d, int code)
 {
 	bool gone = code == -ENOENT || code == -ENOTDIR || code == -ELOOP || code == -ESTALE;
 
-	w->missed |= gone;
 	if (!gone && code != -EACCES)
 		w->blind = true;
-	if (!d->parent)
+	if (!d->parent) {
 		w->ended |= gone;
-	else
+	} else if (gone) {
+		watch_tree_strip(&w->tree, d);
+		watch_tree_set_missed(&w->tree, d, true);
+		w->missed_ns = clock_mono_ns();
+	} else {
 		watch_tree_remove(&w->tree, d);
+	}
 }
 
 static bool is_dir(int fd, const struct dirent *entry)
@@ -149,6 +154,7 @@ static bool is_dir(int fd, const struct dirent *entry)
 static void push(struct watch *w, struct watch_dir *d)
 {
 	d->round = w->round;
+	d->queued = true;
 	d->todo = w->todo;
 	w->todo = d;
 }
@@ -178,11 +184,26 @@ static void see(struct watch *w, struct watch_dir *d, const char *name, bool dir
 		w->blind = true;
 }
 
+/* One that is known elsewhere has come from there: it is told anew, and its watch is one that says
+ * nothing of the time before. */
+static int watch_anew(struct watch *w, struct watch_dir *had, int fd)
+{
+	char text[FILE_PATH_MAX + 1];
+	const char *path = watch_path(w, had->parent, had->name, text);
+
+	if (path)
+		watch_tell(w, CHANGE_DELETED, true, path, "");
+	else
+		w->blind = true;
+	watch_tree_remove(&w->tree, had);
+	return watch_add(w, fd, true);
+}
+
 /* The watch comes first: what is made during the scan is seen by one of them. */
 static void scan(struct watch *w, struct watch_dir *d, bool tell)
 {
 	_cleanup_dir_ DIR *list = NULL;
-	const struct watch_dir *had;
+	struct watch_dir *had;
 	const struct dirent *entry;
 	int fd = open_dir(w, d), wd;
 
@@ -196,6 +217,7 @@ static void scan(struct watch *w, struct watch_dir *d, bool tell)
 		without(w, d, -ENOMEM);
 		return;
 	}
+	watch_tree_set_missed(&w->tree, d, false);
 	if (d->parent && file_of_kernel(fd))
 		return;
 	wd = watch_add(w, fd, true);
@@ -209,8 +231,15 @@ static void scan(struct watch *w, struct watch_dir *d, bool tell)
 		watch_tree_remove(&w->tree, d); /* mounted below itself */
 		return;
 	}
-	/* two places for one directory: what was told of them is in doubt */
-	w->lost |= tell && had && had != d;
+	if (tell && had && had != d) {
+		w->lost |= watch_dir_queued(had);
+		if (!w->lost)
+			wd = watch_anew(w, had, fd);
+		if (wd < 0) {
+			without(w, d, wd);
+			return;
+		}
+	}
 	watch_tree_set_wd(&w->tree, d, wd);
 	while ((entry = readdir(list))) {
 		if (!str_eq(entry->d_name, ".") && !str_eq(entry->d_name, ".."))
@@ -227,6 +256,7 @@ static int scan_all(struct watch *w, bool tell)
 
 		w->todo = d->todo;
 		d->todo = NULL;
+		d->queued = false;
 		scan(w, d, tell);
 		r = n % DRAIN_EVERY == 0 || !w->todo ? watch_drain(w) : 0;
 	}
@@ -245,13 +275,27 @@ int watch_cover(struct watch *w, struct watch_dir *d, const char *name)
 	return scan_all(w, true);
 }
 
+static void push_missed(struct watch *w, struct watch_dir *d)
+{
+	if (d->missed)
+		push(w, d);
+	for (struct watch_dir *c = d->child; c; c = c->next)
+		push_missed(w, c);
+}
+
+int watch_cover_missed(struct watch *w, struct watch_dir *d)
+{
+	if (w->tree.missed)
+		push_missed(w, d);
+	return scan_all(w, true);
+}
+
 int watch_look(struct watch *w)
 {
 	struct stat st;
 	int r;
 
 	w->blind = false;
-	w->missed = false;
 	w->round++;
 	if (w->file) {
 		w->ended |= fstatat(w->above, w->leaf, &st, AT_SYMLINK_NOFOLLOW) < 0;

@@ -78,16 +78,29 @@ struct watch_dir *watch_tree_add(struct watch_tree *t, struct watch_dir *parent,
 	return d;
 }
 
+void watch_tree_set_missed(struct watch_tree *t, struct watch_dir *d, bool missed)
+{
+	t->missed -= d->missed;
+	t->missed += missed;
+	d->missed = missed;
+}
+
+void watch_tree_strip(struct watch_tree *t, struct watch_dir *d)
+{
+	while (d->child)
+		watch_tree_remove(t, d->child);
+	if (d->wd >= 0)
+		inotify_rm_watch(t->inotify, d->wd);
+	unlist_wd(t, d);
+}
+
 void watch_tree_remove(struct watch_tree *t, struct watch_dir *d)
 {
 	if (!d)
 		return;
-	while (d->child)
-		watch_tree_remove(t, d->child);
+	watch_tree_strip(t, d);
+	watch_tree_set_missed(t, d, false);
 	leave(t, d);
-	if (d->wd >= 0)
-		inotify_rm_watch(t->inotify, d->wd);
-	unlist_wd(t, d);
 	t->count--;
 	free(d->name);
 	free(d);
@@ -98,6 +111,15 @@ bool watch_dir_within(const struct watch_dir *d, const struct watch_dir *above)
 	while (d && d != above)
 		d = d->parent;
 	return d != NULL;
+}
+
+bool watch_dir_queued(const struct watch_dir *d)
+{
+	bool found = d->queued;
+
+	for (const struct watch_dir *c = d->child; c && !found; c = c->next)
+		found = watch_dir_queued(c);
+	return found;
 }
 
 bool watch_tree_move(struct watch_tree *t, struct watch_dir *d, struct watch_dir *parent,

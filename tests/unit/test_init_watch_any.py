@@ -246,6 +246,31 @@ class Anything(Watched):
             self.check(reader, self.late, change, "")
             self.each_is_watched(reader, "")
 
+    def test_moved_before_it_was_seen(self):
+        """Nothing is missed by that, and no OVERFLOW needed."""
+        os.makedirs(self.path("root/old/in/side"))
+
+        def make_and_move():
+            os.makedirs(self.at("temporary/a/b"))
+            open(self.at("temporary/a/file"), "x").close()
+            os.rename(self.at("temporary"), self.at("made"))
+
+        def move_into_a_new_one():
+            os.mkdir(self.at("new"))
+            os.rename(self.at("old"), self.at("new/old"))
+            open(self.at("new/old/in/file"), "x").close()
+
+        def make_in_a_moved_one():
+            os.makedirs(self.at("made/c/d"))
+            os.rename(self.at("made"), self.at("there"))
+            os.makedirs(self.at("there/c/d/e"))
+
+        with self.read("root") as reader:
+            for change in (make_and_move, move_into_a_new_one, make_in_a_moved_one):
+                self.assertTrue(self.check(reader, self.late, change, change.__name__),
+                                change.__name__)
+            self.each_is_watched(reader, "")
+
     def test_more_moves_than_are_waited_for(self):
         """The first one is given up, with the directory that the last one is of."""
         os.makedirs(self.path("root/a"))
