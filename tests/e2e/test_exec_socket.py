@@ -567,7 +567,10 @@ def test_input_by_request_and_by_frame(instance, box, open_exec):
 
 # --- words of the client -------------------------------------------------------------------------
 
-TRAP = "trap 'echo got; exit 7' {}; echo up; while :; do sleep 0.02; done"
+# no process of its own is started meanwhile: bash may take a signal that comes just then for the
+# child's alone
+TRAP = ("trap 'echo got; exit 7' {}; exec 9<> <(:); echo up; "
+        "while :; do read -rt 0.05 -u 9; done")
 
 
 @pytest.mark.parametrize("name", ["INT", "TERM", "HUP", "USR1", "SIGUSR2"])
