@@ -149,6 +149,7 @@ class Proc(Files):
             out.write("kept")
         c = self.a.conn().run([f"exec 5>>{self.path('kept').decode()}; exec sleep 100"],
                               runtime=d.BASH, wait=False)
+        wait_for(lambda: os.path.exists(f"/proc/{c.pid}/fd/5"), 5)  # where it is seen by this number
         inside = next(line for line in d.read(f"/proc/{c.pid}/status").splitlines()
                       if line.startswith("NSpid")).split()[-1] if os.path.exists(
                           f"/proc/{c.pid}/fd/5") else str(c.pid)
